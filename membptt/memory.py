@@ -1,0 +1,136 @@
+"""Amounts of memory as people write them, and the checks that arguments share.
+
+``"2 MiB"`` is 2,097,152 bytes and ``"2 MB"`` is 2,000,000: prefixes with an ``i`` are powers of
+1024, the others powers of 1000 (IEC 80000-13). Nothing here knows about cells or schedules.
+"""
+
+import math
+import numbers
+import operator
+import re
+from dataclasses import dataclass
+
+_PREFIXES = "KMGTP"
+_FACTORS = {"": 1, "B": 1}
+for _power, _prefix in enumerate(_PREFIXES, start=1):
+    _FACTORS[f"{_prefix}B"] = 1000**_power
+    _FACTORS[f"{_prefix}IB"] = 1024**_power
+
+_AMOUNT = re.compile(r"\s*([+-]?(?:\d[\d_,]*)(?:\.\d+)?)\s*([A-Za-z]*)\s*")
+
+
+def integer(name, value, *, minimum=None):
+    """Return `value` as an int, or say in one line why it is not one.
+
+    Parameters
+    ----------
+    name : str
+        What the user calls the argument.
+    value : int or numpy integer or whole float
+        Booleans are refused: ``steps=True`` is a slip, not a length.
+    minimum : int, optional
+        The least value allowed.
+
+    Raises
+    ------
+    TypeError
+        If `value` is not a number.
+    ValueError
+        If it is not whole, or below `minimum`.
+    """
+    if isinstance(value, bool) or type(value).__name__ == "bool_":
+        raise TypeError(f"{name} is {value!r}, a truth value; give a whole number")
+    if isinstance(value, numbers.Real) and not isinstance(value, numbers.Integral):
+        if not math.isfinite(value) or value != int(value):
+            raise ValueError(f"{name} is {value!r}; give a whole number")
+        value = int(value)
+    try:
+        whole = operator.index(value)
+    except TypeError:
+        raise TypeError(
+            f"{name} is {value!r}, of type {type(value).__name__}; give a whole number"
+        ) from None
+    if minimum is not None and whole < minimum:
+        raise ValueError(f"{name} is {whole}; give at least {minimum}")
+    return whole
+
+
+def parse_bytes(amount, name="memory"):
+    """Return the number of bytes that `amount` states.
+
+    Parameters
+    ----------
+    amount : str or int
+        ``"2 MiB"``, ``"1.5GB"``, ``"2097152"`` or a whole number of bytes.
+    name : str
+        What the user calls the argument; it opens the error's line.
+
+    Returns
+    -------
+    int
+        At least 1.
+
+    Raises
+    ------
+    ValueError
+        If the unit is unknown, or the amount is not a positive whole number of bytes.
+
+    Examples
+    --------
+    >>> parse_bytes("2 MiB"), parse_bytes("2 MB"), parse_bytes(512)
+    (2097152, 2000000, 512)
+    """
+    if not isinstance(amount, str):
+        return integer(f"{name} in bytes", amount, minimum=1)
+    match = _AMOUNT.fullmatch(amount)
+    factor = _FACTORS.get(match.group(2).upper()) if match else None
+    if factor is None:
+        raise ValueError(
+            f"{name} is {amount!r}; give bytes with one of the units B, kB, KiB, MB, MiB, GB, GiB, "
+            'for example "2 MiB"'
+        )
+    number = match.group(1).replace(",", "").replace("_", "")
+    whole, _, fraction = number.partition(".")
+    scaled = int(whole + fraction) * factor  # exact: no float on the way
+    nbytes, rest = divmod(scaled, 10 ** len(fraction))
+    if rest:
+        raise ValueError(f"{name} is {amount!r}, which is not a whole number of bytes")
+    if nbytes < 1:
+        raise ValueError(f"{name} is {amount!r}; give at least 1 byte")
+    return nbytes
+
+
+def format_bytes(nbytes):
+    """Return `nbytes` for people: binary prefixes, about three digits, exact below 1 KiB.
+
+    Examples
+    --------
+    >>> format_bytes(2097152), format_bytes(1000), format_bytes(1536)
+    ('2.00 MiB', '1000 B', '1.50 KiB')
+    """
+    if nbytes < 1024:
+        return f"{nbytes} B"
+    power = min(int(math.log2(nbytes)) // 10, len(_PREFIXES))
+    value = nbytes / 1024**power
+    digits = 2 if value < 10 else 1 if value < 100 else 0
+    return f"{value:.{digits}f} {_PREFIXES[power - 1]}iB"
+
+
+@dataclass(frozen=True)
+class Units:
+    """A budget in states instead of bytes, for schedules without a cell.
+
+    Attributes
+    ----------
+    count : int
+        How many units, as the strategy counts them (see `membptt.forward_steps`).
+    alpha : int
+        Size of an internal state, in hidden states.
+    """
+
+    count: int
+    alpha: int = 1
+
+    def __post_init__(self):
+        object.__setattr__(self, "count", integer("units", self.count))
+        object.__setattr__(self, "alpha", integer("alpha", self.alpha, minimum=1))

@@ -1,0 +1,39 @@
+"""Build the compiled twins; everything else about the package stands in pyproject.toml."""
+
+import numpy
+from Cython.Build import cythonize
+from setuptools import Extension, setup
+
+# No -march=native: the kernels choose their instruction set at run time. No contraction: where a
+# multiplication and an addition become one rounding is written in the source, never left to the
+# compiler, so that every clone of a kernel gives the same bits.
+FLAGS = ["-O3", "-g0", "-ffp-contract=off", "-fno-math-errno"]
+
+MODULES = {
+    "membptt.solver._solver": [],
+}
+
+extensions = [
+    Extension(
+        name,
+        [name.replace(".", "/") + ".pyx", *sources],
+        include_dirs=[numpy.get_include()],
+        define_macros=[("NPY_NO_DEPRECATED_API", "NPY_2_0_API_VERSION")],
+        extra_compile_args=FLAGS,
+    )
+    for name, sources in MODULES.items()
+]
+
+setup(
+    ext_modules=cythonize(
+        extensions,
+        compiler_directives={
+            "language_level": 3,
+            "boundscheck": False,
+            "wraparound": False,
+            "cdivision": True,
+            "initializedcheck": False,
+            "embedsignature": True,
+        },
+    )
+)
