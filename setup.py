@@ -10,6 +10,11 @@ from setuptools import Extension, setup
 FLAGS = ["-O3", "-g0", "-ffp-contract=off", "-fno-math-errno"]
 
 MODULES = {
+    "membptt.kernels._kernels": ["membptt/kernels/kernels.c"],
+    "membptt.kernels._room": [],
+    "membptt.kernels._head": [],
+    "membptt.kernels._chain": [],
+    "membptt.executor._executor": [],
     "membptt.solver._solver": [],
 }
 

@@ -1,14 +1,14 @@
-"""Amounts of memory as people write them, and the checks that arguments share.
+"""Amounts of memory as people write them.
 
 ``"2 MiB"`` is 2,097,152 bytes and ``"2 MB"`` is 2,000,000: prefixes with an ``i`` are powers of
 1024, the others powers of 1000 (IEC 80000-13). Nothing here knows about cells or schedules.
 """
 
 import math
-import numbers
-import operator
 import re
 from dataclasses import dataclass
+
+from membptt.checks import integer
 
 _PREFIXES = "KMGTP"
 _FACTORS = {"": 1, "B": 1}
@@ -17,42 +17,6 @@ for _power, _prefix in enumerate(_PREFIXES, start=1):
     _FACTORS[f"{_prefix}IB"] = 1024**_power
 
 _AMOUNT = re.compile(r"\s*([+-]?(?:\d[\d_,]*)(?:\.\d+)?)\s*([A-Za-z]*)\s*")
-
-
-def integer(name, value, *, minimum=None):
-    """Return `value` as an int, or say in one line why it is not one.
-
-    Parameters
-    ----------
-    name : str
-        What the user calls the argument.
-    value : int or numpy integer or whole float
-        Booleans are refused: ``steps=True`` is a slip, not a length.
-    minimum : int, optional
-        The least value allowed.
-
-    Raises
-    ------
-    TypeError
-        If `value` is not a number.
-    ValueError
-        If it is not whole, or below `minimum`.
-    """
-    if isinstance(value, bool) or type(value).__name__ == "bool_":
-        raise TypeError(f"{name} is {value!r}, a truth value; give a whole number")
-    if isinstance(value, numbers.Real) and not isinstance(value, numbers.Integral):
-        if not math.isfinite(value) or value != int(value):
-            raise ValueError(f"{name} is {value!r}; give a whole number")
-        value = int(value)
-    try:
-        whole = operator.index(value)
-    except TypeError:
-        raise TypeError(
-            f"{name} is {value!r}, of type {type(value).__name__}; give a whole number"
-        ) from None
-    if minimum is not None and whole < minimum:
-        raise ValueError(f"{name} is {whole}; give at least {minimum}")
-    return whole
 
 
 def parse_bytes(amount, name="memory"):

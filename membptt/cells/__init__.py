@@ -1,0 +1,7 @@
+"""Recurrent cells: the equations, forward and backward side by side, in plain array code."""
+
+from membptt.cells.base import Cell
+from membptt.cells.lstm import LSTM
+from membptt.cells.rnn import RNN
+
+__all__ = ["LSTM", "RNN", "Cell"]

@@ -1,0 +1,114 @@
+"""What every cell has: parameters, the sizes of its states, and the input's projection.
+
+A cell is one step of the chain that full BPTT runs over t = 1 ... T. Its two methods,
+`forward_step` and `backward_step`, stand beside each other in the file of each cell and hold the
+mathematics; the executor, the schedules and the memory model only need the sizes given here.
+
+Letters of shapes: B batch, I inputs (or the size of the alphabet, for tokens), H hidden units,
+G gates. Rows are examples: a = x W_x + h W_h + b with x [B, I], W_x [I, G H], W_h [H, G H], b [G H].
+"""
+
+import math
+
+import numpy as np
+
+from membptt.checks import check_dtype, integer
+
+BACKENDS = ("numpy", "cython")
+
+
+class Cell:
+    """Base of the cells.
+
+    Parameters
+    ----------
+    input_size : int
+        I: the width of a dense input, or how many different tokens there are.
+    hidden_size : int
+        H.
+    dtype : {"float32", "float64"}
+        Of the parameters and of every state.
+    seed : int
+        Of the initial parameters, uniform in ±1/√H, biases included.
+    backend : {"cython", "numpy"}
+        Which code the executor runs: the compiled kernels, or this class.
+
+    Attributes
+    ----------
+    params : dict of numpy.ndarray
+        ``W_x`` [I, G H], ``W_h`` [H, G H] and ``b`` [G H], gates side by side in the order that
+        the cell's own docstring gives. Change the arrays in place or replace them: they are read
+        anew at every run.
+
+    Raises
+    ------
+    ValueError, TypeError
+        If a size is not a positive whole number, or the dtype or backend is unknown.
+    """
+
+    gates = 1
+    hidden_names = ("h",)
+    internal_names = ()
+
+    def __init__(self, input_size, hidden_size, dtype="float32", seed=0, backend="cython"):
+        self.input_size = integer("input_size", input_size, minimum=1)
+        self.hidden_size = integer("hidden_size", hidden_size, minimum=1)
+        self.dtype = check_dtype(dtype)
+        if backend not in BACKENDS:
+            raise ValueError(f"backend is {backend!r}; give one of {', '.join(BACKENDS)}")
+        self.backend = backend
+        generator = np.random.default_rng(integer("seed", seed, minimum=0))
+        bound = 1 / math.sqrt(self.hidden_size)
+        self.params = {
+            name: generator.uniform(-bound, bound, shape).astype(self.dtype)
+            for name, shape in self.param_shapes().items()
+        }
+
+    def __repr__(self):
+        return (
+            f"{type(self).__name__}(input_size={self.input_size}, hidden_size={self.hidden_size}, "
+            f"dtype={self.dtype.name!r}, backend={self.backend!r})"
+        )
+
+    def param_shapes(self):
+        """Return the shape of each parameter by its name."""
+        columns = self.gates * self.hidden_size
+        return {
+            "W_x": (self.input_size, columns),
+            "W_h": (self.hidden_size, columns),
+            "b": (columns,),
+        }
+
+    def hidden_nbytes(self, batch):
+        """Return the bytes of one hidden state: what a step passes to the next."""
+        return len(self.hidden_names) * batch * self.hidden_size * self.dtype.itemsize
+
+    def internal_nbytes(self, batch):
+        """Return the bytes of one internal state: all that the backward of one step reads."""
+        return len(self.internal_names) * batch * self.hidden_size * self.dtype.itemsize
+
+    def zero_state(self, batch):
+        """Return a hidden state of zeros, one array [B, H] for each of `hidden_names`."""
+        return tuple(np.zeros((batch, self.hidden_size), self.dtype) for _ in self.hidden_names)
+
+    # -- what forward_step and backward_step share ------------------------------------------------
+
+    def preactivations(self, x, h_prev):
+        """Return a = x W_x + h_prev W_h + b, [B, G H]; for tokens x [B], row x of W_x."""
+        p = self.params
+        projected = p["W_x"][x] if x.ndim == 1 else x @ p["W_x"]
+        return projected + h_prev @ p["W_h"] + p["b"]
+
+    def add_gradients(self, grads, x, h_prev, da):
+        """Add what this step's deltas da [B, G H] give to the gradients of W_x, W_h and b."""
+        if x.ndim == 1:
+            np.add.at(grads["W_x"], x, da)  # row x of W_x was used: only it gets a share
+        else:
+            grads["W_x"] += x.T @ da
+        grads["W_h"] += h_prev.T @ da
+        grads["b"] += da.sum(axis=0)
+
+
+def sigmoid(a):
+    """Return 1 / (1 + exp(-a)), written with tanh so that no exponential can overflow."""
+    return 0.5 * (1 + np.tanh(0.5 * a))

@@ -1,0 +1,87 @@
+"""The LSTM (Hochreiter and Schmidhuber 1997, forget gate by Gers et al. 2000), no peepholes.
+
+    a_t = x_t W_x + h_{t-1} W_h + b        [B, 4H], gates in the order i, f, g, o
+    i = σ(a_i)   f = σ(a_f)   g = tanh(a_g)   o = σ(a_o)
+    c_t = f ∘ c_{t-1} + i ∘ g              [B, H]
+    h_t = o ∘ tanh(c_t)                    [B, H]
+
+Hidden state: (h, c), 2H numbers a row. Internal state: h_prev, c_prev, i, f, g, o, 6H numbers, so
+α = 3: c, tanh(c) and h follow from them element by element, without a matrix product.
+"""
+
+import numpy as np
+
+from membptt.cells.base import Cell, sigmoid
+
+
+class LSTM(Cell):
+    """Long short-term memory. See `Cell` for the parameters; gates in the order i, f, g, o."""
+
+    gates = 4
+    hidden_names = ("h", "c")
+    internal_names = ("h_prev", "c_prev", "i", "f", "g", "o")
+
+    def forward_step(self, x, state):
+        """Return the hidden state after this step, and its internal state.
+
+        Parameters
+        ----------
+        x : numpy.ndarray
+            [B, I], or tokens [B].
+        state : tuple of two arrays
+            (h_prev, c_prev), each [B, H].
+
+        Returns
+        -------
+        state, internal : tuple of arrays, each [B, H]
+            (h, c) and (h_prev, c_prev, i, f, g, o).
+        """
+        h_prev, c_prev = state
+        a = self.preactivations(x, h_prev)
+        a_i, a_f, a_g, a_o = np.split(a, 4, axis=1)
+        i = sigmoid(a_i)
+        f = sigmoid(a_f)
+        g = np.tanh(a_g)
+        o = sigmoid(a_o)
+        internal = (h_prev, c_prev, i, f, g, o)
+        return self.state_from_internal(internal), internal
+
+    def backward_step(self, x, internal, dstate, grads):
+        """Return the derivative by the entering hidden state; add this step's to `grads`.
+
+        Parameters
+        ----------
+        x : numpy.ndarray
+            As in `forward_step`.
+        internal : tuple of arrays
+            (h_prev, c_prev, i, f, g, o).
+        dstate : tuple of two arrays
+            (dh, dc), the derivatives of the loss by h and c, each [B, H].
+        grads : dict of numpy.ndarray
+            Like `params`; changed in place.
+
+        Returns
+        -------
+        tuple of two arrays
+            (dh_prev, dc_prev), each [B, H].
+        """
+        h_prev, c_prev, i, f, g, o = internal
+        dh, dc = dstate
+        tanh_c = np.tanh(f * c_prev + i * g)
+        dc = dc + dh * o * (1 - tanh_c * tanh_c)  # h = o tanh(c): tanh' = 1 - tanh²
+        da_i = dc * g * i * (1 - i)  # c = f c_prev + i g, σ' = σ (1 - σ)
+        da_f = dc * c_prev * f * (1 - f)
+        da_g = dc * i * (1 - g * g)
+        da_o = dh * tanh_c * o * (1 - o)
+        da = np.concatenate((da_i, da_f, da_g, da_o), axis=1)
+        self.add_gradients(grads, x, h_prev, da)
+        dh_prev = da @ self.params["W_h"].T
+        dc_prev = dc * f
+        return dh_prev, dc_prev
+
+    def state_from_internal(self, internal):
+        """Return the hidden state after the step, from its internal state: no product."""
+        _, c_prev, i, f, g, o = internal
+        c = f * c_prev + i * g
+        h = o * np.tanh(c)
+        return h, c

@@ -1,0 +1,71 @@
+"""The vanilla RNN (Elman 1990) with tanh.
+
+    a_t = x_t W_x + h_{t-1} W_h + b        [B, H]
+    h_t = tanh(a_t)                        [B, H]
+
+Hidden state: h, H numbers a row. Internal state: h_prev and h, 2H numbers, so α = 2: tanh' is
+1 - h², which needs no pre-activation.
+"""
+
+import numpy as np
+
+from membptt.cells.base import Cell
+
+
+class RNN(Cell):
+    """Vanilla RNN: h = tanh(x W_x + h_prev W_h + b). See `Cell` for the parameters."""
+
+    gates = 1
+    hidden_names = ("h",)
+    internal_names = ("h_prev", "h")
+
+    def forward_step(self, x, state):
+        """Return the hidden state after this step, and its internal state.
+
+        Parameters
+        ----------
+        x : numpy.ndarray
+            [B, I], or tokens [B].
+        state : tuple of one array
+            (h_prev,), [B, H].
+
+        Returns
+        -------
+        state, internal : tuple of arrays, each [B, H]
+            (h,) and (h_prev, h).
+        """
+        (h_prev,) = state
+        a = self.preactivations(x, h_prev)
+        h = np.tanh(a)
+        return (h,), (h_prev, h)
+
+    def backward_step(self, x, internal, dstate, grads):
+        """Return the derivative by the entering hidden state; add this step's to `grads`.
+
+        Parameters
+        ----------
+        x : numpy.ndarray
+            As in `forward_step`.
+        internal : tuple of arrays
+            (h_prev, h).
+        dstate : tuple of one array
+            (dh,), the derivative of the loss by h, [B, H].
+        grads : dict of numpy.ndarray
+            Like `params`; changed in place.
+
+        Returns
+        -------
+        tuple of one array
+            (dh_prev,), [B, H].
+        """
+        h_prev, h = internal
+        (dh,) = dstate
+        da = dh * (1 - h * h)  # tanh'(a) = 1 - tanh²(a)
+        self.add_gradients(grads, x, h_prev, da)
+        dh_prev = da @ self.params["W_h"].T
+        return (dh_prev,)
+
+    def state_from_internal(self, internal):
+        """Return the hidden state after the step, from its internal state: no product."""
+        _, h = internal
+        return (h,)

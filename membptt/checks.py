@@ -1,0 +1,71 @@
+"""Checks that arguments share: each says in one line what is wrong and what to give instead."""
+
+import math
+import numbers
+import operator
+
+import numpy as np
+
+DTYPES = ("float32", "float64")
+
+
+def integer(name, value, *, minimum=None):
+    """Return `value` as an int, or say in one line why it is not one.
+
+    Parameters
+    ----------
+    name : str
+        What the user calls the argument.
+    value : int or numpy integer or whole float
+        Booleans are refused: ``steps=True`` is a slip, not a length.
+    minimum : int, optional
+        The least value allowed.
+
+    Raises
+    ------
+    TypeError
+        If `value` is not a number.
+    ValueError
+        If it is not whole, or below `minimum`.
+    """
+    if isinstance(value, bool) or type(value).__name__ == "bool_":
+        raise TypeError(f"{name} is {value!r}, a truth value; give a whole number")
+    if isinstance(value, numbers.Real) and not isinstance(value, numbers.Integral):
+        if not math.isfinite(value) or value != int(value):
+            raise ValueError(f"{name} is {value!r}; give a whole number")
+        value = int(value)
+    try:
+        whole = operator.index(value)
+    except TypeError:
+        raise TypeError(
+            f"{name} is {value!r}, of type {type(value).__name__}; give a whole number"
+        ) from None
+    if minimum is not None and whole < minimum:
+        raise ValueError(f"{name} is {whole}; give at least {minimum}")
+    return whole
+
+
+def check_dtype(dtype):
+    """Return the numpy dtype, or raise a ValueError unless it is float32 or float64."""
+    try:
+        found = np.dtype(dtype)
+    except TypeError:
+        found = None
+    if found is None or found.name not in DTYPES:
+        raise ValueError(f"dtype is {dtype!r}; give one of {', '.join(DTYPES)}")
+    return found
+
+
+def check_tokens(name, tokens, count):
+    """Raise unless `tokens` are whole numbers [T, B] from 0 to count - 1."""
+    if tokens.ndim != 2 or tokens.size == 0:
+        raise ValueError(f"{name} have shape {tokens.shape}; give [steps, batch], neither empty")
+    if tokens.dtype.kind not in "iu":
+        raise TypeError(f"{name} are {tokens.dtype}; give whole numbers, for example int64")
+    low, high = int(tokens.min()), int(tokens.max())
+    if low < 0 or high >= count:
+        wrong = low if low < 0 else high
+        step, row = np.argwhere(tokens == wrong)[0]
+        raise ValueError(
+            f"{name} hold {wrong} at step {step + 1}, row {row}; give numbers from 0 to {count - 1}"
+        )

@@ -1,0 +1,1 @@
+"""The cells' steps compiled: the same mathematics as membptt.cells, made fast. See kernels.h."""

@@ -1,0 +1,74 @@
+from libc.stdint cimport int64_t
+
+from membptt.kernels._head cimport Head
+from membptt.kernels._room cimport Integers, Room
+from membptt.kernels.kernels cimport membptt_kernels
+
+
+cdef class Chain:
+    cdef const membptt_kernels *k
+    cdef readonly long steps, batch, hidden_size, input_size
+    cdef readonly Room room
+    cdef Head head
+    cdef object cell, dtype
+    cdef long gates, blocks, panels, hidden_panels, block_steps, rows
+    cdef long states  # arrays in a hidden state: h, or h and c
+
+    # inputs: tokens, or dense rows
+    cdef Integers tokens
+    cdef object dense_array
+    cdef const char *dense
+    cdef int64_t *pick
+    cdef int64_t *block_tokens
+
+    # packed once an iteration
+    cdef void *W_h
+    cdef void *W_h_back
+    cdef void *W_x
+    cdef void *bias
+
+    # projected inputs of the steps projected_from+1 ... projected_to
+    cdef void *projected
+    cdef long projected_from, projected_to, horizon
+
+    # states, each `states` arrays [B, H] side by side
+    cdef char *initial
+    cdef char *working
+    cdef char *other
+    cdef char *last
+    cdef char *head_state
+    cdef char *dstate
+
+    # one block of backward steps
+    cdef void *d
+    cdef void *h_panels
+    cdef void *x_panels
+    cdef double *W_h_sums
+    cdef double *W_x_sums
+    cdef double *b_sums
+
+    # the arena
+    cdef char *arena
+    cdef readonly object arena_array
+
+    cdef long _state_nbytes(self)
+    cdef tuple _state_arrays(self, const char *data)
+
+    cdef void _restart(self, int source, long at) noexcept nogil
+    cdef void _forward(self, long start, long stop, long internal_at) noexcept nogil
+    cdef void _save_hidden(self, long at) noexcept nogil
+    cdef int _backward(self, long step, long at) except -1 nogil
+
+    cdef void _project(self, long step) noexcept nogil
+    cdef void _flush(self, long step) noexcept nogil
+    cdef void _cell_forward(self, const void *start, long start_rows, void *internal) noexcept nogil
+    cdef void _cell_hidden(self, const void *internal, void *state) noexcept nogil
+    cdef void _cell_backward(self, const void *internal, long first) noexcept nogil
+
+
+cdef class RNNChain(Chain):
+    pass
+
+
+cdef class LSTMChain(Chain):
+    cdef long _size(self) noexcept nogil

@@ -1,0 +1,295 @@
+"""A cell, a head and the inputs of one window, bound to a workspace: what the executor drives.
+
+The compiled twin of membptt.executor.plain.PlainChain: the same methods, without the GIL. States
+come from and go to the arena by their offset in bytes; nothing here knows about schedules.
+
+The working hidden state is the one that a forward step reads and replaces. Projections x W_x + b
+are computed for as many steps at once as the executor says it will run (`horizon`), at most one
+block. Deltas of a block of backward steps are kept and then multiplied into the weight gradients
+together; the blocks are aligned to multiples of their length, so that the schedule never enters the
+bits of a gradient.
+"""
+
+import numpy as np
+
+from libc.stdint cimport int64_t
+from libc.string cimport memcpy, memset
+
+from membptt.kernels._head cimport CompiledHead, Head, PythonHead
+from membptt.kernels._kernels cimport select
+from membptt.kernels._room cimport Integers, Room, address
+from membptt.kernels.kernels cimport membptt_kernels
+
+# Where `restart` takes the working hidden state from (membptt.executor.plain has the same).
+cdef enum:
+    INITIAL = 0
+    HIDDEN = 1
+    LEAVING = 2  # an internal state: the hidden state after its step
+    ENTERING = 3  # an internal state: the hidden state before its step
+
+
+cdef class Chain:
+    """Base of the compiled chains; the subclasses call the kernels of their cell."""
+
+    def __init__(self, cell, bound, steps, batch, isa=None):
+        cdef long itemsize = cell.dtype.itemsize, width, H
+        self.k = select(itemsize, isa)
+        width = self.k.width
+        self.cell = cell
+        self.dtype = cell.dtype
+        self.steps = steps
+        self.batch = batch
+        self.hidden_size = H = cell.hidden_size
+        self.input_size = cell.input_size
+        self.gates = cell.gates
+        self.states = len(cell.hidden_names)
+        self.hidden_panels = (H + width - 1) // width
+        self.blocks = self.hidden_panels  # of units
+        self.panels = self.blocks * self.gates
+        self.block_steps = max(1, 512 // batch)
+        self.rows = self.block_steps * batch
+        self.room = room = Room()
+        self.W_h = room.take(self.panels * H * width * itemsize)
+        self.W_h_back = room.take(self.hidden_panels * self.panels * width * width * itemsize)
+        self.W_x = room.take(self.panels * self.input_size * width * itemsize)
+        self.bias = room.take(self.panels * width * itemsize)
+        self.d = room.take(self.panels * self.rows * width * itemsize)
+        self.h_panels = room.take(self.blocks * self.rows * width * itemsize)
+        self.W_h_sums = <double *>room.take(self.panels * H * width * sizeof(double))
+        self.W_x_sums = <double *>room.take(
+            self.panels * self.input_size * width * sizeof(double))
+        self.b_sums = <double *>room.take(self.panels * width * sizeof(double))
+        self.pick = <int64_t *>room.take(batch * sizeof(int64_t))
+        cdef long state_nbytes = self._state_nbytes()
+        self.initial = <char *>room.take(state_nbytes)
+        self.working = <char *>room.take(state_nbytes)
+        self.other = <char *>room.take(state_nbytes)
+        self.last = <char *>room.take(state_nbytes)
+        self.head_state = <char *>room.take(state_nbytes)
+        self.dstate = <char *>room.take(state_nbytes)
+        if bound.kernel is None:
+            self.head = PythonHead(batch, H, self.dtype)
+        else:
+            self.head = CompiledHead(room, bound, steps, batch, H, isa)
+
+    cdef long _state_nbytes(self):
+        return self.states * self.batch * self.hidden_size * self.k.itemsize
+
+    @property
+    def workspace_nbytes(self):
+        """Bytes of the workspace: constant, whatever the number of steps."""
+        return self.room.nbytes
+
+    def begin(self, inputs, bound, state, arena):
+        """Bind the inputs [T, B] or [T, B, I], pack the weights, clear all sums."""
+        cdef const membptt_kernels *k = self.k
+        cdef long H = self.hidden_size, I = self.input_size, G = self.gates
+        cdef long size = self._state_nbytes() // self.states
+        cdef const void *b
+        cdef int index
+        W_x = np.ascontiguousarray(self.cell.params["W_x"])
+        W_h = np.ascontiguousarray(self.cell.params["W_h"])
+        bias = np.ascontiguousarray(self.cell.params["b"])
+        b = address(bias)
+        if inputs.ndim == 2:
+            self.tokens = Integers(inputs)
+            if self.block_tokens == NULL:
+                self.block_tokens = <int64_t *>self.room.take(self.rows * sizeof(int64_t))
+        else:
+            self.tokens = None
+            self.dense_array = np.ascontiguousarray(inputs)
+            self.dense = <const char *>address(self.dense_array)
+            if self.projected == NULL:
+                self.projected = self.room.take(
+                    self.panels * self.rows * k.width * k.itemsize)
+                self.x_panels = self.room.take(
+                    (I + k.width - 1) // k.width * self.rows * k.width * k.itemsize)
+        # A token's row of W_x is a start of the chain: the bias is added once, here.
+        k.pack(address(W_x), b if self.tokens is not None else NULL, self.W_x, I, H, G)
+        k.pack(NULL, b, self.bias, 1, H, G)
+        k.pack(address(W_h), NULL, self.W_h, H, H, G)
+        k.pack_transposed(address(W_h), self.W_h_back, H, H, G)
+        memset(self.W_h_sums, 0, self.panels * H * k.width * sizeof(double))
+        memset(self.W_x_sums, 0, self.panels * I * k.width * sizeof(double))
+        memset(self.b_sums, 0, self.panels * k.width * sizeof(double))
+        memset(self.dstate, 0, self._state_nbytes())
+        for index, array in enumerate(state):
+            array = np.ascontiguousarray(array)
+            memcpy(self.initial + index * size, address(array), size)
+        self.projected_from = self.projected_to = self.horizon = 0
+        self.arena_array = arena
+        self.arena = <char *>address(arena)
+        self.head.begin(bound)
+        self._restart(INITIAL, 0)
+
+    def finish(self):
+        """Return loss, first step whose loss is not finite or 0, gradients, state, its gradient."""
+        cdef long H = self.hidden_size, G = self.gates
+        grads = {name: np.empty_like(value) for name, value in self.cell.params.items()}
+        self.k.unpack(self.W_x_sums, address(grads["W_x"]), self.input_size, H, G)
+        self.k.unpack(self.W_h_sums, address(grads["W_h"]), H, H, G)
+        self.k.unpack(self.b_sums, address(grads["b"]), 1, H, G)
+        grads.update(self.head.gradients())
+        return (self.head.loss, self.head.first_bad_step, grads,
+                self._state_arrays(self.last), self._state_arrays(self.dstate))
+
+    # For callers in Python: the readable executor and the oracle.
+
+    def restart(self, int source, long at=0):
+        """Make the working hidden state the one that `source` names, `at` in the arena."""
+        self._restart(source, at)
+
+    def forward(self, long start, long stop, long internal_at=-1):
+        """Run the steps start+1 ... stop; save the internal state of `stop` unless at < 0."""
+        self._forward(start, stop, internal_at)
+
+    def save_hidden(self, long at):
+        """Copy the working hidden state into the arena."""
+        self._save_hidden(at)
+
+    def backward(self, long step, long at):
+        """Back-propagate one step from its internal state in the arena."""
+        self._backward(step, at)
+
+    cdef tuple _state_arrays(self, const char *data):
+        cdef long size = self._state_nbytes() // self.states
+        shape = (self.batch, self.hidden_size)
+        return tuple(
+            np.frombuffer(data[i * size:(i + 1) * size], self.dtype).reshape(shape).copy()
+            for i in range(self.states)
+        )
+
+    cdef void _restart(self, int source, long at) noexcept nogil:
+        """Make the working hidden state the one that `source` names; `at` is in the arena."""
+        cdef long size = self.states * self.batch * self.hidden_size * self.k.itemsize
+        if source == INITIAL:
+            memcpy(self.working, self.initial, size)
+        elif source == LEAVING:
+            self._cell_hidden(self.arena + at, self.working)
+        else:  # a hidden state, or the first part of an internal state: h_prev (, c_prev)
+            memcpy(self.working, self.arena + at, size)
+
+    cdef void _save_hidden(self, long at) noexcept nogil:
+        """Copy the working hidden state into the arena."""
+        memcpy(self.arena + at, self.working,
+               self.states * self.batch * self.hidden_size * self.k.itemsize)
+
+    cdef void _forward(self, long start, long stop, long internal_at) noexcept nogil:
+        """Run the steps start+1 ... stop; save the internal state of `stop` unless at < 0."""
+        cdef long step, b, B = self.batch
+        cdef char *spare
+        cdef void *internal = NULL
+        cdef const void *begin
+        cdef long begin_rows
+        if self.horizon < stop:
+            self.horizon = stop
+        for step in range(start + 1, stop + 1):
+            if self.tokens is not None:
+                for b in range(B):
+                    self.pick[b] = self.tokens.at((step - 1) * B + b)
+                begin = self.W_x
+                begin_rows = self.input_size
+            else:
+                if not self.projected_from < step <= self.projected_to:
+                    self._project(step)
+                for b in range(B):
+                    self.pick[b] = (step - 1 - self.projected_from) * B + b
+                begin = self.projected
+                begin_rows = self.rows
+            if step == stop and internal_at >= 0:
+                internal = self.arena + internal_at
+            self._cell_forward(begin, begin_rows, internal)
+            spare = self.working
+            self.working = self.other
+            self.other = spare
+        if stop == self.steps:
+            memcpy(self.last, self.working,
+                   self.states * B * self.hidden_size * self.k.itemsize)
+
+    cdef void _project(self, long step) noexcept nogil:
+        """Project the inputs of `step` and of as many after it as will be run, one block at most."""
+        cdef long count = min(self.horizon - step + 1, self.block_steps)
+        cdef long row = self.batch * self.input_size * self.k.itemsize
+        self.k.project(self.dense + (step - 1) * row, self.W_x, self.bias, self.projected,
+                       count * self.batch, self.input_size, self.rows, 0, self.panels)
+        self.projected_from = step - 1
+        self.projected_to = step - 1 + count
+
+    cdef int _backward(self, long step, long at) except -1 nogil:
+        """Back-propagate one step: the head, the cell, and the weights at a block's end."""
+        cdef long B = self.batch, b
+        cdef long first = (step - 1) % self.block_steps * B
+        cdef const char *internal = self.arena + at
+        self._cell_hidden(internal, self.head_state)
+        self.head.step(step, self.head_state, self.dstate)
+        self._cell_backward(internal, first)
+        if self.tokens is not None:
+            for b in range(B):
+                self.block_tokens[first + b] = self.tokens.at((step - 1) * B + b)
+        else:
+            self.k.to_panels(self.dense + (step - 1) * B * self.input_size * self.k.itemsize,
+                             self.x_panels, B, self.input_size, self.rows, first)
+        self.k.product_back(self.d, self.W_h_back, self.dstate, B, self.panels, self.hidden_size,
+                            self.rows, first, False, 0, self.hidden_panels)
+        if first == 0:
+            self._flush(step)
+        return 0
+
+    cdef void _flush(self, long step) noexcept nogil:
+        """Multiply the deltas of the block that begins at `step` into the weight gradients."""
+        cdef const membptt_kernels *k = self.k
+        cdef long rows = min(self.block_steps, self.steps - step + 1) * self.batch
+        k.weight_gradient(self.h_panels, self.d, self.W_h_sums, NULL, rows, self.hidden_size,
+                          self.rows, 0, self.panels)
+        if self.tokens is not None:
+            k.token_gradient(self.block_tokens, self.d, self.W_x_sums, self.b_sums, rows,
+                             self.input_size, self.rows, 0, self.panels)
+        else:
+            k.weight_gradient(self.x_panels, self.d, self.W_x_sums, self.b_sums, rows,
+                              self.input_size, self.rows, 0, self.panels)
+
+    cdef void _cell_forward(self, const void *start, long start_rows, void *internal) noexcept nogil:
+        pass
+
+    cdef void _cell_hidden(self, const void *internal, void *state) noexcept nogil:
+        pass
+
+    cdef void _cell_backward(self, const void *internal, long first) noexcept nogil:
+        pass
+
+
+cdef class RNNChain(Chain):
+    """The vanilla RNN: see membptt.cells.rnn for the equations."""
+
+    cdef void _cell_forward(self, const void *start, long start_rows, void *internal) noexcept nogil:
+        self.k.rnn_forward(self.working, self.W_h, start, start_rows, self.pick, self.other,
+                           internal, self.batch, self.hidden_size, 0, self.blocks)
+
+    cdef void _cell_hidden(self, const void *internal, void *state) noexcept nogil:
+        self.k.rnn_hidden(internal, state, self.batch, self.hidden_size)
+
+    cdef void _cell_backward(self, const void *internal, long first) noexcept nogil:
+        self.k.rnn_backward(internal, self.dstate, self.d, self.h_panels, self.batch,
+                            self.hidden_size, self.rows, first, 0, self.blocks)
+
+
+cdef class LSTMChain(Chain):
+    """The LSTM: see membptt.cells.lstm for the equations. States are h, then c."""
+
+    cdef long _size(self) noexcept nogil:
+        return self.batch * self.hidden_size * self.k.itemsize
+
+    cdef void _cell_forward(self, const void *start, long start_rows, void *internal) noexcept nogil:
+        cdef long size = self._size()
+        self.k.lstm_forward(self.working, self.working + size, self.W_h, start, start_rows,
+                            self.pick, self.other, self.other + size, internal, self.batch,
+                            self.hidden_size, 0, self.blocks)
+
+    cdef void _cell_hidden(self, const void *internal, void *state) noexcept nogil:
+        self.k.lstm_hidden(internal, state, <char *>state + self._size(), self.batch,
+                           self.hidden_size)
+
+    cdef void _cell_backward(self, const void *internal, long first) noexcept nogil:
+        self.k.lstm_backward(internal, self.dstate, self.dstate + self._size(), self.d,
+                             self.h_panels, self.batch, self.hidden_size, self.rows, first, 0,
+                             self.blocks)

@@ -1,0 +1,72 @@
+/* Losses on outputs that stand in panels, with the derivative in place of the outputs.
+
+   Sums run over eight lanes in double, element n in lane n % 8, whatever the vector's width: the
+   bits of a loss do not depend on the instruction set's width. */
+
+INLINE double NAME(lanes_sum)(const double *lane)
+{
+    return ((lane[0] + lane[1]) + (lane[2] + lane[3])) + ((lane[4] + lane[5]) + (lane[6] + lane[7]));
+}
+
+static double NAME(softmax)(void *logits_, const int64_t *targets, long rows, long V, long stride,
+                            long first, double scale)
+{
+    double loss = 0;
+    for (long r = 0; r < rows; r++) {
+        REAL *row = (REAL *)logits_ + (first + r) * PW; /* element n: row[n/PW * stride*PW + n%PW] */
+        const long target = (long)targets[r];
+        const REAL at_target = row[target / PW * stride * PW + target % PW];
+        REAL largest = row[0];
+        for (long n = 0; n < V; n += PW) {
+            const REAL *x = row + n * stride;
+            const long part = V - n < PW ? V - n : PW;
+            for (long j = 0; j < part; j++)
+                largest = x[j] > largest ? x[j] : largest;
+        }
+        double lane[8] = {0};
+        for (long n = 0; n < V; n += PW) {
+            REAL *x = row + n * stride;
+            const long part = V - n < PW ? V - n : PW;
+            STORE(x, NAME(exp)(LOAD(x) - SET1(largest)));
+            STORE(x + VW, NAME(exp)(LOAD(x + VW) - SET1(largest)));
+            for (long j = part; j < PW; j++)
+                x[j] = 0;
+            for (long j = 0; j < PW; j++) /* PW may be 4: the lane follows n */
+                lane[(n + j) % 8] += (double)x[j];
+        }
+        const double sum = NAME(lanes_sum)(lane);
+        const VEC factor = SET1((REAL)(scale / sum));
+        for (long n = 0; n < V; n += PW) {
+            REAL *x = row + n * stride;
+            STORE(x, LOAD(x) * factor);
+            STORE(x + VW, LOAD(x + VW) * factor);
+        }
+        row[target / PW * stride * PW + target % PW] -= (REAL)scale;
+        loss += log(sum) + ((double)largest - (double)at_target);
+    }
+    return loss;
+}
+
+static double NAME(squared_error)(void *outputs_, const void *targets_, long rows, long N,
+                                  long stride, long first, double scale)
+{
+    const REAL *targets = targets_;
+    double loss = 0;
+    for (long r = 0; r < rows; r++) {
+        REAL *row = (REAL *)outputs_ + (first + r) * PW;
+        double lane[8] = {0};
+        for (long n = 0; n < N; n += PW) {
+            REAL *x = row + n * stride;
+            const long part = N - n < PW ? N - n : PW;
+            for (long j = 0; j < part; j++) {
+                const double error = (double)x[j] - (double)targets[r * N + n + j];
+                lane[(n + j) % 8] += error * error;
+                x[j] = (REAL)(error * scale);
+            }
+            for (long j = part; j < PW; j++)
+                x[j] = 0;
+        }
+        loss += NAME(lanes_sum)(lane) / 2;
+    }
+    return loss;
+}
