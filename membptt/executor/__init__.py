@@ -1,0 +1,6 @@
+"""Runs schedules: states in an arena of exactly the budget, every step explicit."""
+
+from membptt.executor.executor import Executor, bptt
+from membptt.executor.result import Result, Stats
+
+__all__ = ["Executor", "Result", "Stats", "bptt"]

@@ -1,0 +1,199 @@
+"""Executes a schedule's rows over an arena without the GIL: the twin of executor.run_plain.
+
+Rows come in chunks [n, 3] of code, start, stop (membptt.schedules.actions has the codes), so that a
+schedule of millions of actions is never in memory as a whole. Between chunks signals are served.
+"""
+
+import numpy as np
+
+from libc.stdint cimport int64_t
+
+from membptt.kernels._chain cimport Chain
+
+from membptt.schedules import actions
+
+cdef enum:
+    ADVANCE = 0
+    SAVE_HIDDEN = 1
+    SAVE_INTERNAL = 2
+    RESTORE = 3
+    BACKWARD = 4
+    FREE = 5
+
+    HIDDEN = 0
+    INTERNAL = 1
+
+cdef enum Fault:
+    NONE = 0
+    OVER_BUDGET = 1
+    NOT_ON_TOP = 2
+    NOT_SAVED = 3
+    UNKNOWN_CODE = 4
+
+assert (ADVANCE, SAVE_HIDDEN, SAVE_INTERNAL, RESTORE, BACKWARD, FREE) == (
+    actions.ADVANCE, actions.SAVE_HIDDEN, actions.SAVE_INTERNAL, actions.RESTORE,
+    actions.BACKWARD, actions.FREE)
+
+
+cdef class Machine:
+    """The stack of saved states, the counts, and one action after the other."""
+
+    cdef Chain chain
+    cdef int64_t[2] size
+    cdef int64_t nbytes, used, peak, depth, forward_steps, backward_steps
+    cdef int64_t[:, ::1] stack  # kind, step, offset
+
+    def __init__(self, Chain chain, hidden_nbytes, internal_nbytes):
+        self.chain = chain
+        self.size[HIDDEN] = hidden_nbytes
+        self.size[INTERNAL] = internal_nbytes
+        self.nbytes = chain.arena_array.nbytes
+        deepest = self.nbytes // min(hidden_nbytes, internal_nbytes) + 1
+        self.stack = np.zeros((deepest, 3), np.int64)
+
+    cdef int64_t push(self, int64_t kind, int64_t step) noexcept nogil:
+        """Return the offset of a new state on top, or -1 if it would end beyond the arena."""
+        cdef int64_t at = self.used
+        if at + self.size[kind] > self.nbytes:
+            return -1
+        self.stack[self.depth, 0] = kind
+        self.stack[self.depth, 1] = step
+        self.stack[self.depth, 2] = at
+        self.depth += 1
+        self.used = at + self.size[kind]
+        self.peak = max(self.peak, self.used)
+        return at
+
+    cdef bint on_top(self, int64_t kind, int64_t step) noexcept nogil:
+        return (self.depth > 0 and self.stack[self.depth - 1, 0] == kind
+                and self.stack[self.depth - 1, 1] == step)
+
+    cdef int restore(self, int64_t step) noexcept nogil:
+        """Restart from the topmost state that gives the hidden state after `step`."""
+        cdef int64_t i, saved
+        for i in range(self.depth - 1, -1, -1):
+            saved = self.stack[i, 1]
+            if saved == step:
+                # LEAVING an internal state, or a HIDDEN one
+                self.chain._restart(2 if self.stack[i, 0] == INTERNAL else 1, self.stack[i, 2])
+                return NONE
+            if self.stack[i, 0] == INTERNAL and saved == step + 1:
+                self.chain._restart(3, self.stack[i, 2])  # ENTERING
+                return NONE
+        if step != 0:
+            return NOT_SAVED
+        self.chain._restart(0, 0)  # INITIAL
+        return NONE
+
+    cdef int act(self, int64_t code, int64_t start, int64_t stop) except -1 nogil:
+        """Execute one action; return NONE or what is wrong with it."""
+        cdef int64_t at = -1
+        if code == RESTORE:
+            return self.restore(start)
+        if code == BACKWARD:
+            if not self.on_top(INTERNAL, start):
+                return NOT_ON_TOP
+            self.chain._backward(start, self.stack[self.depth - 1, 2])
+            self.backward_steps += 1
+            return NONE
+        if code == FREE:
+            if not self.on_top(stop, start):
+                return NOT_ON_TOP
+            self.depth -= 1
+            self.used = self.stack[self.depth, 2]
+            return NONE
+        if not ADVANCE <= code <= SAVE_INTERNAL:
+            return UNKNOWN_CODE
+        if code == SAVE_INTERNAL:
+            at = self.push(INTERNAL, stop)
+            if at < 0:
+                return OVER_BUDGET
+        self.chain._forward(start, stop, at)
+        self.forward_steps += stop - start
+        if code == SAVE_HIDDEN:
+            at = self.push(HIDDEN, stop)
+            if at < 0:
+                return OVER_BUDGET
+            self.chain._save_hidden(at)
+        return NONE
+
+
+cdef int64_t run_end(const int64_t[:, ::1] rows, int64_t i) noexcept nogil:
+    """Return the row behind the run of forwards that begins at row i without a gap."""
+    i += 1
+    while (i < rows.shape[0] and rows[i, 0] <= SAVE_INTERNAL and rows[i - 1, 0] <= SAVE_INTERNAL
+           and rows[i, 1] == rows[i - 1, 2]):
+        i += 1
+    return i
+
+
+def run(chunks, Chain chain, hidden_nbytes, internal_nbytes, record=False):
+    """Execute all rows.
+
+    Parameters
+    ----------
+    chunks : iterable of numpy.ndarray
+        int64 [n, 3].
+    chain : Chain
+        After `begin`.
+    hidden_nbytes, internal_nbytes : int
+        Sizes of the two kinds of state in the arena.
+    record : bool
+        Keep what ran.
+
+    Returns
+    -------
+    forward_steps, backward_steps, peak_bytes : int
+    trace : numpy.ndarray or None
+        int64 [actions, 4]: code, start, stop, bytes in use after the action.
+
+    Raises
+    ------
+    MemoryError
+        If a state would end beyond the arena.
+    LookupError
+        If an action uses a state that is not there.
+    """
+    cdef Machine machine = Machine(chain, hidden_nbytes, internal_nbytes)
+    cdef const int64_t[:, ::1] rows
+    cdef int64_t[::1] used
+    cdef int64_t i, behind, count, done = 0
+    cdef int fault
+    traces = []
+    for chunk in chunks:
+        rows = chunk
+        count = rows.shape[0]
+        used_array = np.empty(count, np.int64) if record else None
+        used = used_array
+        with nogil:
+            fault = NONE
+            i = behind = 0
+            while i < count:
+                if i >= behind and rows[i, 0] <= SAVE_INTERNAL:
+                    behind = run_end(rows, i)
+                    chain.horizon = rows[behind - 1, 2]
+                fault = machine.act(rows[i, 0], rows[i, 1], rows[i, 2])
+                if fault != NONE:
+                    break
+                if used is not None:
+                    used[i] = machine.used
+                i += 1
+        if fault != NONE:
+            raise_fault(fault, done + i, chunk[i], machine.nbytes)
+        done += count
+        if record:
+            traces.append(np.column_stack((chunk, used_array)))
+    trace = np.concatenate(traces) if record else None
+    return machine.forward_steps, machine.backward_steps, machine.peak, trace
+
+
+cdef raise_fault(int fault, int64_t index, row, int64_t nbytes):
+    code, start, stop = (int(number) for number in row)
+    where = f"action {index} (code {code}, {start}, {stop})"
+    if fault == OVER_BUDGET:
+        raise MemoryError(f"{where}: the state would end beyond the arena's {nbytes} bytes")
+    if fault == NOT_ON_TOP:
+        raise LookupError(f"{where}: the state of step {start} is not on top of the stack")
+    if fault == NOT_SAVED:
+        raise LookupError(f"{where}: no saved state gives the hidden state after step {start}")
+    raise LookupError(f"{where}: unknown code")

@@ -1,0 +1,96 @@
+"""A cell, a head and the inputs of one window in plain array code: what the executor drives.
+
+A *chain* has four moves and no memory of schedules:
+
+    restart(source, at)             the working hidden state becomes the initial one, or one that
+                                    stands in the arena at byte `at`
+    forward(start, stop, at)        run the steps start+1 ... stop; the internal state of `stop`
+                                    goes to the arena at byte `at`, unless at < 0
+    save_hidden(at)                 the working hidden state goes to the arena
+    backward(step, at)              the head and the backward of one step, from its internal state
+
+PlainChain calls the methods that stand in membptt.cells; membptt.kernels has the compiled chains.
+"""
+
+import numpy as np
+
+# Where `restart` takes the working hidden state from.
+INITIAL = 0
+HIDDEN = 1
+LEAVING = 2  # an internal state: the hidden state after its step
+ENTERING = 3  # an internal state: the hidden state before its step
+
+
+class PlainChain:
+    """The readable chain; see the module's docstring for its moves."""
+
+    workspace_nbytes = 0  # NumPy's temporaries, one step's at a time
+
+    def __init__(self, cell, bound, steps, batch):
+        self.cell = cell
+        self.steps = steps
+        self.batch = batch
+
+    def begin(self, inputs, bound, state, arena):
+        """Bind one window's inputs and targets; clear the loss and the gradients."""
+        self.inputs = inputs
+        self.bound = bound
+        self.initial = self.working = state
+        self.last = None
+        self.arena = arena
+        self.loss = 0.0
+        self.first_bad_step = 0
+        self.dstate = tuple(np.zeros_like(array) for array in state)
+        self.grads = {
+            name: np.zeros_like(value) for name, value in (self.cell.params | bound.params).items()
+        }
+
+    def finish(self):
+        """Return loss, first step whose loss is not finite or 0, gradients, state, its gradient."""
+        return self.loss, self.first_bad_step, self.grads, self.last, self.dstate
+
+    def restart(self, source, at=0):
+        """Make the working hidden state the one that `source` names, `at` in the arena."""
+        hidden = len(self.cell.hidden_names)
+        if source == INITIAL:
+            self.working = self.initial
+        elif source == LEAVING:
+            self.working = self.cell.state_from_internal(self.internal(at))
+        else:  # a hidden state, or the first part of an internal state, which entered its step
+            self.working = tuple(array.copy() for array in self.views(at, hidden))
+
+    def forward(self, start, stop, internal_at=-1):
+        """Run the steps start+1 ... stop; save the internal state of `stop` unless at < 0."""
+        for step in range(start + 1, stop + 1):
+            self.working, internal = self.cell.forward_step(self.inputs[step - 1], self.working)
+        if internal_at >= 0:
+            for target, array in zip(self.internal(internal_at), internal, strict=True):
+                target[...] = array
+        if stop == self.steps:
+            self.last = self.working
+
+    def save_hidden(self, at):
+        """Copy the working hidden state into the arena."""
+        for target, array in zip(self.views(at, len(self.working)), self.working, strict=True):
+            target[...] = array
+
+    def backward(self, step, at):
+        """Back-propagate one step from its internal state in the arena."""
+        internal = self.internal(at)
+        h = self.cell.state_from_internal(internal)[0]
+        loss, dh = self.bound.forward_backward(step, h, self.grads)
+        self.loss += loss
+        if not np.isfinite(loss):
+            self.first_bad_step = step
+        dstate = (self.dstate[0] + dh, *self.dstate[1:])
+        self.dstate = self.cell.backward_step(self.inputs[step - 1], internal, dstate, self.grads)
+
+    def internal(self, at):
+        """Return the arrays of the internal state at byte `at` of the arena."""
+        return self.views(at, len(self.cell.internal_names))
+
+    def views(self, at, count):
+        """Return `count` arrays [B, H] that stand side by side at byte `at` of the arena."""
+        shape = (count, self.batch, self.cell.hidden_size)
+        nbytes = count * self.batch * self.cell.hidden_size * self.cell.dtype.itemsize
+        return tuple(self.arena[at : at + nbytes].view(self.cell.dtype).reshape(shape))

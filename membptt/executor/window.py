@@ -1,0 +1,92 @@
+"""Checks one window before it runs, and names the culprit when its loss is not finite."""
+
+import numpy as np
+
+from membptt.checks import check_tokens
+
+
+def check_window(cell, inputs, head, state, steps, batch):
+    """Raise unless inputs, targets and state fit; return the state as arrays."""
+    if inputs.ndim == 2:
+        check_tokens("inputs", inputs, cell.input_size)
+    elif inputs.ndim == 3:
+        if inputs.shape[2] != cell.input_size:
+            raise ValueError(
+                f"inputs have shape {inputs.shape}; give [steps, batch, {cell.input_size}]"
+            )
+        if inputs.dtype != cell.dtype:
+            raise TypeError(f"inputs are {inputs.dtype}; give {cell.dtype.name}, as the cell's")
+    else:
+        raise ValueError(
+            f"inputs have shape {inputs.shape}; give tokens [steps, batch] or dense rows "
+            f"[steps, batch, {cell.input_size}]"
+        )
+    if inputs.shape[:2] != (steps, batch):
+        raise ValueError(
+            f"inputs have {inputs.shape[0]} steps and batch {inputs.shape[1]}; give {steps} steps "
+            f"and batch {batch}, as the schedule's"
+        )
+    targets = getattr(head, "targets", None)
+    if targets is not None and targets.shape[:2] != (steps, batch):
+        raise ValueError(
+            f"targets have shape {targets.shape}; give {steps} steps and batch {batch}, as inputs"
+        )
+    for name, value in head.params.items():
+        if value.dtype != cell.dtype:
+            raise TypeError(
+                f"the head's {name} is {value.dtype}; give {cell.dtype.name}, as the cell's"
+            )
+    if hasattr(head, "head") and head.head.hidden_size != cell.hidden_size:
+        raise ValueError(
+            f"the head's hidden_size is {head.head.hidden_size}; give {cell.hidden_size}, "
+            "as the cell's"
+        )
+    check_params(cell)
+    if state is None:
+        return cell.zero_state(batch)
+    state = tuple(np.asarray(array) for array in state)
+    expected = [(batch, cell.hidden_size)] * len(cell.hidden_names)
+    if [array.shape for array in state] != expected:
+        raise ValueError(
+            f"state has shapes {[array.shape for array in state]}; give {expected} "
+            f"for {', '.join(cell.hidden_names)}"
+        )
+    for name, array in zip(cell.hidden_names, state, strict=True):
+        if array.dtype != cell.dtype:
+            raise TypeError(f"state {name} is {array.dtype}; give {cell.dtype.name}")
+    return state
+
+
+def check_params(cell):
+    """Raise unless the parameters have the shapes and the dtype that the cell declares."""
+    for name, shape in cell.param_shapes().items():
+        value = cell.params[name]
+        if value.shape != shape:
+            raise ValueError(f"parameter {name} has shape {value.shape}; give {shape}")
+        if value.dtype != cell.dtype:
+            raise TypeError(f"parameter {name} is {value.dtype}; give {cell.dtype.name}")
+
+
+def raise_not_finite(cell, inputs, head, state, step):
+    """Say what made the loss stop being finite at `step`."""
+    begin = f"the loss stops being finite at step {step}"
+    for name, value in (cell.params | head.params).items():
+        if not np.isfinite(value).all():
+            raise ValueError(f"{begin}: parameter {name} holds NaN or infinity; give finite ones")
+    for name, value in zip(cell.hidden_names, state, strict=True):
+        if not np.isfinite(value).all():
+            raise ValueError(f"{begin}: state {name} holds NaN or infinity; give finite numbers")
+    if inputs.ndim == 3:
+        bad = ~np.isfinite(inputs[step - 1]).all(axis=1)
+        if bad.any():
+            raise ValueError(
+                f"{begin}: inputs hold NaN or infinity at step {step}, row {bad.argmax()}; "
+                "give finite numbers"
+            )
+    targets = getattr(head, "targets", None)
+    if targets is not None and not np.isfinite(targets[step - 1]).all():
+        raise ValueError(f"{begin}: targets hold NaN or infinity there; give finite numbers")
+    raise FloatingPointError(
+        f"{begin} although inputs and parameters are finite: the network diverged; lower the "
+        "learning rate or clip the gradients"
+    )

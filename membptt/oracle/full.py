@@ -1,0 +1,48 @@
+"""Full BPTT: the oracle. Every internal state is stored; there is no schedule and no budget.
+
+    forward:  t = 1 ... T, store the internal state of step t
+    backward: t = T ... 1, head and backward of step t from its internal state
+
+Nothing of the solver, the schedules or the executor's loop is used here, only the cell's own steps.
+"""
+
+import time
+
+import numpy as np
+
+from membptt.executor.chain import make_chain
+from membptt.executor.result import Result, Stats
+from membptt.executor.window import check_window, raise_not_finite
+
+
+def full_bptt(cell, inputs, head, state=None):
+    """Back-propagate with everything stored.
+
+    Parameters
+    ----------
+    cell, inputs, head, state
+        As in `membptt.bptt`.
+
+    Returns
+    -------
+    Result
+        As from `membptt.bptt`; ``stats.peak_bytes`` is T times the internal state.
+    """
+    started = time.perf_counter()
+    inputs = np.asarray(inputs)
+    steps, batch = inputs.shape[:2]
+    state = check_window(cell, inputs, head, state, steps, batch)
+    size = cell.internal_nbytes(batch)
+    stored = np.empty(steps * size, np.uint8)
+    chain = make_chain(cell, head, steps, batch)
+    chain.begin(inputs, head, state, stored)
+    for step in range(1, steps + 1):
+        chain.forward(step - 1, step, (step - 1) * size)
+    for step in range(steps, 0, -1):
+        chain.backward(step, (step - 1) * size)
+    loss, bad_step, grads, last, state_grad = chain.finish()
+    if bad_step:
+        raise_not_finite(cell, inputs, head, state, bad_step)
+    seconds = time.perf_counter() - started
+    stats = Stats(steps, steps, stored.nbytes, stored.nbytes, chain.workspace_nbytes, seconds)
+    return Result(loss, grads, last, state_grad, stats)
