@@ -1,0 +1,318 @@
+"""What a strategy is: its source, its budget, its cost and where it splits.
+
+Each strategy is one small class. It says how many units, as its source counts them, a budget
+gives; what those units take at most; the least budget it works in; and it plans: the plan holds
+the rule that `membptt.schedules` turns into actions, and the cost the solver found. Sizes are in
+bytes with a cell, and 1 and alpha without.
+"""
+
+from dataclasses import dataclass
+from functools import lru_cache
+from math import comb, gcd
+
+from membptt.memory import format_bytes, integer
+from membptt.solver import _solver
+
+TABLE_LIMIT = 2**30  # bytes; a planner must not be the memory hog it is there to prevent
+LARGEST = 2**63 - 1
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """Sizes of the two kinds of saved states.
+
+    Attributes
+    ----------
+    hidden, internal : int
+        Bytes of a hidden and of an internal state, or units: 1 and alpha.
+    """
+
+    hidden: int
+    internal: int
+
+    @property
+    def unit(self):
+        """Greatest common divisor of the two sizes: what the recurrences count in."""
+        return gcd(self.hidden, self.internal)
+
+    @property
+    def counts(self):
+        """The two sizes a and b in that unit."""
+        return self.hidden // self.unit, self.internal // self.unit
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Where to split, and what that costs.
+
+    Attributes
+    ----------
+    rule : membptt.solver._solver.Rule
+        Answers where to split a node.
+    forward_steps : int
+        The recurrence's answer.
+    """
+
+    rule: _solver.Rule
+    forward_steps: int
+
+
+class Strategy:
+    """Base of all strategies; the defaults are those of a strategy that counts plain units.
+
+    Attributes
+    ----------
+    name : str
+        What users call it.
+    """
+
+    name = ""
+
+    def units(self, steps, budget, sizes):
+        """Return how many units `budget` gives, in the strategy's own counting."""
+        return budget // sizes.unit
+
+    def budget(self, units, sizes):
+        """Return what `units` units take at most, the working internal state included."""
+        return units * sizes.unit
+
+    def least_units(self, steps, sizes):
+        """Return the fewest units that `steps` steps can be planned with."""
+        return self.units(steps, self.least_budget(steps, sizes), sizes)
+
+    def least_budget(self, steps, sizes):
+        """Return the least budget: for most strategies the working internal state alone."""
+        return sizes.internal
+
+    def plan(self, steps, units, sizes):
+        """Return the `Plan` for `steps` steps with `units` units (not below the least)."""
+        raise TypeError(f"strategy {self.name} does not plan")
+
+
+class Full(Strategy):
+    """Full BPTT: every internal state is kept, every step runs forward once."""
+
+    name = "full"
+
+    def least_budget(self, steps, sizes):
+        """Return the room for all internal states."""
+        return steps * sizes.internal
+
+    def plan(self, steps, units, sizes):
+        """Return the plan without recomputation."""
+        return Plan(_solver.FullRule(), steps)
+
+
+class Hidden(Strategy):
+    """Hidden state memorisation, Gruslys et al. (2016), section 3.1.
+
+    Units count saved hidden states, the initial one included; the working internal state is not
+    counted. Planned by the closed form of Revolve, which has the same cost.
+    """
+
+    name = "hsm"
+
+    def units(self, steps, budget, sizes):
+        """Return how many hidden states fit beside one internal state, plus the initial one."""
+        return 1 + (budget - sizes.internal) // sizes.hidden
+
+    def budget(self, units, sizes):
+        """Return the size of all but the initial hidden state, and of one internal state."""
+        return (units - 1) * sizes.hidden + sizes.internal
+
+    def plan(self, steps, units, sizes):
+        """Return the plan by binomial coefficients; no table, any length."""
+        units = min(units, steps)
+        return Plan(_solver.HiddenRule(units), steps + binomial_cost(steps, units))
+
+
+class Internal(Strategy):
+    """Internal state memorisation, Gruslys et al. (2016), section 3.2.
+
+    Units count internal states, the working one included. With D(t, m) = C(t - 1, m) the
+    recurrence becomes D(t, m) = min over 1 <= y < t of y + D(y, m) + D(t - y, m - 1), which is
+    Revolve's: C(t, m) is the closed form for t + 1 steps.
+    """
+
+    name = "ism"
+
+    def units(self, steps, budget, sizes):
+        """Return how many internal states fit."""
+        return budget // sizes.internal
+
+    def budget(self, units, sizes):
+        """Return the size of `units` internal states."""
+        return units * sizes.internal
+
+    def plan(self, steps, units, sizes):
+        """Return the plan by binomial coefficients; no table, any length."""
+        units = min(units, steps)
+        return Plan(_solver.InternalRule(units), binomial_cost(steps + 1, units))
+
+
+class Mixed(Strategy):
+    """Mixed state memorisation as Gruslys et al. (2016), section 3.3, have it.
+
+    Units count saved states, a hidden state 1 and an internal state alpha, without the initial
+    state and without the working internal state. Not optimal for alpha >= 2; see `Optimal`.
+    """
+
+    name = "msm"
+
+    def units(self, steps, budget, sizes):
+        """Return the units beside one working internal state."""
+        return (budget - sizes.internal) // sizes.unit
+
+    def budget(self, units, sizes):
+        """Return the size of the units and of one internal state."""
+        return units * sizes.unit + sizes.internal
+
+    def plan(self, steps, units, sizes):
+        """Return the plan from the table of the recurrence."""
+        a, b = sizes.counts
+        units = min(units, (steps - 1) * b)
+        check_tables(self.name, steps, units, tables=1)
+        rule = _mixed_rule(steps, units, a, b)
+        return Plan(rule, rule.cost())
+
+
+class Optimal(Strategy):
+    """The best schedule there is; see `membptt.solver.recurrences.optimal`.
+
+    Units count everything that is saved, a hidden state 1 and an internal state alpha (in bytes:
+    in multiples of the greatest common divisor of the two sizes); the initial state is the
+    caller's.
+    """
+
+    name = "optimal"
+
+    def plan(self, steps, units, sizes):
+        """Return the plan from the two tables, or by ism where hidden states are of no use.
+
+        An internal state restores the hidden state it ends with, and its own backward for nothing
+        besides; where it is not larger it always serves better.
+        """
+        a, b = sizes.counts
+        if a >= b:
+            return Internal().plan(steps, units // b, sizes)
+        units = min(units, steps * b)
+        check_tables(self.name, steps, units, tables=2)
+        rule = _optimal_rule(steps, units, a, b)
+        return Plan(rule, rule.cost())
+
+
+# One table serves a cost and the schedule asked for right after it.
+_mixed_rule = lru_cache(maxsize=1)(_solver.MixedRule)
+_optimal_rule = lru_cache(maxsize=1)(_solver.OptimalRule)
+
+STRATEGIES = {
+    strategy.name: strategy for strategy in (Full(), Hidden(), Internal(), Mixed(), Optimal())
+}
+
+
+def find_strategy(name):
+    """Return the strategy called `name`, or say which there are."""
+    try:
+        return STRATEGIES[name]
+    except (KeyError, TypeError):
+        raise ValueError(f"strategy is {name!r}; give one of {', '.join(STRATEGIES)}") from None
+
+
+def binomial_cost(t, s):
+    """Return the steps that Revolve advances over to reverse `t` steps with `s` slots.
+
+    r t - beta(s + 1, r - 1) with beta(s, r) = binomial(s + r, s) and the least r with
+    t <= beta(s, r); s counts the start. Griewank and Walther (2000), theorem 1.
+    """
+    if s == 1:
+        return t * (t - 1) // 2
+    r, beta = 0, 1
+    while beta < t:
+        r += 1
+        beta = beta * (s + r) // r
+    return r * t - (comb(s + r, s + 1) if r else 0)
+
+
+def table_bytes(steps, units, tables):
+    """Return the bytes that `tables` cost tables up to `steps` and `units` take."""
+    return tables * (steps + 1) * (units + 1) * _solver.cost_type(steps).itemsize
+
+
+def check_tables(name, steps, units, tables):
+    """Refuse tables above `TABLE_LIMIT` before anything is allocated."""
+    if steps > 2**31:
+        raise OverflowError(f"steps is {steps}; {name} counts in 64 bits, give at most {2**31}")
+    need = table_bytes(steps, units, tables)
+    if need > TABLE_LIMIT:
+        raise ValueError(
+            f"strategy {name} for {steps} steps and {units} units needs tables of "
+            f"{format_bytes(need)}, above the limit of {format_bytes(TABLE_LIMIT)}; "
+            'strategies "hsm" and "ism" need no table'
+        )
+
+
+def plan(steps, units, strategy, sizes):
+    """Return the plan of a strategy object after checking `steps` and `units`.
+
+    Raises
+    ------
+    ValueError
+        If `steps` is below 1 or `units` below what the strategy needs.
+    OverflowError
+        If the cost does not fit a signed 64-bit integer.
+    """
+    if steps < 1:
+        raise ValueError(f"steps is {steps} (with {units} units); give at least 1 step")
+    least = strategy.least_units(steps, sizes)
+    if units < least:
+        raise ValueError(
+            f"units is {units} for {steps} steps; strategy {strategy.name} needs at least {least}"
+        )
+    planned = strategy.plan(steps, units, sizes)
+    if planned.forward_steps > LARGEST:
+        raise OverflowError(
+            f"strategy {strategy.name} with {units} units runs {planned.forward_steps} forward "
+            f"steps for {steps} steps, more than a 64-bit integer holds; give more units"
+        )
+    return planned
+
+
+def forward_steps(steps, units, strategy, alpha=1):
+    """Return how many forward steps the best schedule of a strategy runs.
+
+    Parameters
+    ----------
+    steps : int
+        T, at least 1.
+    units : int
+        Memory as the strategy counts it. hsm: saved hidden states, the initial one included. ism:
+        saved internal states, the working one included. msm: saved states in hidden states,
+        without the initial and the working internal state. optimal and full: everything saved.
+    strategy : str
+        A name from `membptt.solver.strategies.STRATEGIES`.
+    alpha : int
+        Size of an internal state in hidden states.
+
+    Returns
+    -------
+    int
+        First sweep, recomputations, and the forward that writes the internal state before each
+        backward; full BPTT: `steps`.
+
+    Raises
+    ------
+    ValueError
+        If a number is out of range; the message states the least units.
+    OverflowError
+        If the answer does not fit a signed 64-bit integer.
+
+    Examples
+    --------
+    >>> forward_steps(1000, 77, "optimal", alpha=3)
+    1999
+    >>> forward_steps(100000, 1, "hsm")
+    5000050000
+    """
+    sizes = Sizes(1, integer("alpha", alpha, minimum=1))
+    steps, units = integer("steps", steps), integer("units", units)
+    return plan(steps, units, find_strategy(strategy), sizes).forward_steps

@@ -1,0 +1,61 @@
+"""The readable recurrences against their compiled twins, entry by entry."""
+
+from math import inf
+
+import numpy as np
+import pytest
+
+from membptt.solver import STRATEGIES, _solver, recurrences
+from membptt.solver.strategies import Sizes
+
+T, M = 14, 30
+SIZES = [(1, 1), (1, 2), (1, 3), (1, 4), (2, 3), (3, 2), (5, 12)]
+
+
+def closed_form(name):
+    table = np.full((M + 1, T + 1), inf)
+    for m in range(1, M + 1):
+        table[m, 0] = 0
+        for t in range(1, T + 1):
+            table[m, t] = STRATEGIES[name].plan(t, m, Sizes(1, 1)).forward_steps
+    return [table]
+
+
+def tables(name, a, b):
+    """Return the readable tables [t][m] and the compiled ones [m, t]."""
+    if name in ("hsm", "ism"):
+        return [getattr(recurrences, name)(T, M)], closed_form(name)
+    if name == "msm":
+        return [recurrences.msm(T, M, a, b)], [_solver.msm_table(T, M, a, b)]
+    return recurrences.optimal(T, M, a, b), _solver.optimal_tables(T, M, a, b)
+
+
+@pytest.mark.parametrize(
+    ("name", "a", "b"),
+    [("hsm", 1, 1), ("ism", 1, 1)]
+    + [(name, a, b) for name in ("msm", "optimal") for a, b in SIZES],
+)
+def test_same_numbers(name, a, b):
+    for readable, fast in zip(*tables(name, a, b), strict=True):
+        costs = np.where(fast > T * (T + 1), inf, fast)
+        expected = np.array(readable, dtype=float).T
+        expected[0, 0] = costs[0, 0]  # no steps, no memory: a matter of convention
+        np.testing.assert_array_equal(costs, expected)
+
+
+def test_both_integer_types_give_the_same_tables():
+    longest = 46_339
+    assert _solver.cost_type(longest) == np.int32
+    assert _solver.cost_type(longest + 1) == np.int64
+    narrow = _solver.msm_table(longest, 1, 1, 2)
+    wide = _solver.msm_table(longest + 1, 1, 1, 2)
+    np.testing.assert_array_equal(narrow, wide[:, :-1])
+
+
+@pytest.mark.parametrize(("a", "b"), [(1, 1), (2, 1), (3, 2)])
+def test_hidden_states_are_of_no_use_where_they_are_not_smaller(a, b):
+    """The shortcut of strategy optimal against its own tables."""
+    A, _ = _solver.optimal_tables(40, 30, a, b)
+    for m in range(b, 31):
+        for t in range(1, 41):
+            assert STRATEGIES["ism"].plan(t, m // b, Sizes(1, 1)).forward_steps == A[m, t]
