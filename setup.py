@@ -16,6 +16,7 @@ MODULES = {
     "membptt.kernels._chain": [],
     "membptt.executor._executor": [],
     "membptt.solver._solver": [],
+    "membptt.schedules._emit": [],
 }
 
 extensions = [

@@ -14,6 +14,7 @@ from membptt.executor.arena import HIDDEN, INTERNAL, Arena
 from membptt.executor.chain import make_chain
 from membptt.executor.result import Result, Stats
 from membptt.executor.window import check_window, raise_not_finite
+from membptt.kernels.threads import useful_threads
 from membptt.schedules.actions import (
     Advance,
     AdvanceSaveHidden,
@@ -35,6 +36,8 @@ class Executor:
         Rows of every window.
     record : bool
         Keep what really ran as `Result.trace`; it grows with the schedule.
+    threads : int, optional
+        For compiled cells; by default MEMBPTT_NUM_THREADS or every core. No bit depends on it.
     readable : bool
         Run the loop in Python even for compiled cells, to step through it or to compare.
 
@@ -44,11 +47,12 @@ class Executor:
         If the schedule was planned for states of other sizes.
     """
 
-    def __init__(self, cell, schedule, batch, record=False, readable=False):
+    def __init__(self, cell, schedule, batch, record=False, threads=None, readable=False):
         self.cell = cell
         self.schedule = schedule
         self.batch = integer("batch", batch, minimum=1)
         self.record = record
+        self.threads = useful_threads(cell, self.batch, threads)
         self.compiled = cell.backend == "cython" and not readable
         sizes = cell.hidden_nbytes(self.batch), cell.internal_nbytes(self.batch)
         self.arena = Arena(arena_nbytes(schedule, *sizes), *sizes)
@@ -84,14 +88,7 @@ class Executor:
         if self.chain is None:
             self.chain = make_chain(cell, head, steps, batch)
         self.chain.begin(inputs, head, state, self.arena.buffer)
-        if self.compiled:
-            run = _executor.run(
-                self.schedule.codes(), self.chain, *self.arena.sizes, record=self.record
-            )
-        else:
-            self.arena.clear()
-            run = run_plain(self.schedule, self.chain, self.arena, record=self.record)
-        forward_steps, backward_steps, peak, trace = run
+        forward_steps, backward_steps, peak, trace = self.execute()
         loss, bad_step, grads, last, state_grad = self.chain.finish()
         if bad_step:
             raise_not_finite(cell, inputs, head, state, bad_step)
@@ -106,7 +103,21 @@ class Executor:
         return Result(loss, grads, last, state_grad, stats, trace)
 
 
-def bptt(cell, inputs, head, schedule, state=None, record=False):
+    def execute(self):
+        """Run the loop that fits; return forward steps, backward steps, peak bytes, trace."""
+        if not self.compiled:
+            self.arena.clear()
+            return run_plain(self.schedule, self.chain, self.arena, self.record)
+        self.chain.open_team(self.threads)
+        try:
+            return _executor.run(
+                self.schedule.codes(), self.chain, *self.arena.sizes, record=self.record
+            )
+        finally:
+            self.chain.close_team()
+
+
+def bptt(cell, inputs, head, schedule, state=None, record=False, threads=None):
     """Back-propagate through time under `schedule`: the gradients of full BPTT, to the bit.
 
     Parameters
@@ -122,6 +133,8 @@ def bptt(cell, inputs, head, schedule, state=None, record=False):
         The initial hidden state; zeros by default.
     record : bool
         Keep what really ran as ``Result.trace``.
+    threads : int, optional
+        As for `membptt.Executor`.
 
     Returns
     -------
@@ -138,7 +151,7 @@ def bptt(cell, inputs, head, schedule, state=None, record=False):
             f"inputs have shape {inputs.shape}; give tokens [steps, batch] or dense rows "
             "[steps, batch, input_size]"
         )
-    return Executor(cell, schedule, inputs.shape[1], record).run(inputs, head, state)
+    return Executor(cell, schedule, inputs.shape[1], record, threads).run(inputs, head, state)
 
 
 def run_plain(schedule, chain, arena, record=False):
@@ -167,7 +180,7 @@ def run_plain(schedule, chain, arena, record=False):
         if isinstance(action, Advance | AdvanceSaveHidden | AdvanceSaveInternal):
             forward_steps += action.stop - action.start
         if record:
-            trace.append((*action.row(), arena.used))
+            trace.append((*action.row, arena.used))
     rows = None if trace is None else np.array(trace, np.int64).reshape(-1, 4)
     return forward_steps, backward_steps, arena.peak, rows
 

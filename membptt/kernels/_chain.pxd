@@ -2,7 +2,7 @@ from libc.stdint cimport int64_t
 
 from membptt.kernels._head cimport Head
 from membptt.kernels._room cimport Integers, Room
-from membptt.kernels.kernels cimport membptt_kernels
+from membptt.kernels.kernels cimport membptt_kernels, team
 
 
 cdef class Chain:
@@ -47,6 +47,13 @@ cdef class Chain:
     cdef double *W_x_sums
     cdef double *b_sums
 
+    # one phase, for every thread of the team
+    cdef team *threads
+    cdef const void *start
+    cdef long start_rows, first, now
+    cdef void *saved  # the internal state to write, or NULL
+    cdef const char *internal  # the internal state to read
+
     # the arena
     cdef char *arena
     cdef readonly object arena_array
@@ -60,10 +67,19 @@ cdef class Chain:
     cdef int _backward(self, long step, long at) except -1 nogil
 
     cdef void _project(self, long step) noexcept nogil
-    cdef void _flush(self, long step) noexcept nogil
-    cdef void _cell_forward(self, const void *start, long start_rows, void *internal) noexcept nogil
-    cdef void _cell_hidden(self, const void *internal, void *state) noexcept nogil
-    cdef void _cell_backward(self, const void *internal, long first) noexcept nogil
+    cdef void keep_inputs(self, long step) noexcept nogil
+
+    # a thread's share of each phase: unit blocks or panels lo ... hi - 1
+    cdef void project_share(self, long lo, long hi) noexcept nogil
+    cdef void forward_share(self, long lo, long hi) noexcept nogil
+    cdef void delta_share(self, long lo, long hi) noexcept nogil
+    cdef void back_share(self, long lo, long hi) noexcept nogil
+    cdef void flush_share(self, long lo, long hi) noexcept nogil
+
+    # what the cell computes
+    cdef void cell_forward(self, long lo, long hi) noexcept nogil
+    cdef void cell_hidden(self, const void *internal, void *state) noexcept nogil
+    cdef void cell_backward(self, long lo, long hi) noexcept nogil
 
 
 cdef class RNNChain(Chain):

@@ -17,8 +17,8 @@ from libc.string cimport memcpy, memset
 
 from membptt.kernels._head cimport CompiledHead, Head, PythonHead
 from membptt.kernels._kernels cimport select
-from membptt.kernels._room cimport Integers, Room, address
-from membptt.kernels.kernels cimport membptt_kernels
+from membptt.kernels._room cimport Integers, Room, address, share
+from membptt.kernels.kernels cimport membptt_kernels, team_close, team_open, team_run
 
 # Where `restart` takes the working hidden state from (membptt.executor.plain has the same).
 cdef enum:
@@ -71,6 +71,19 @@ cdef class Chain:
             self.head = PythonHead(batch, H, self.dtype)
         else:
             self.head = CompiledHead(room, bound, steps, batch, H, isa)
+
+    def open_team(self, int members):
+        """Start the threads of one run; fewer where the system gives fewer."""
+        self.close_team()
+        self.threads = team_open(min(members, self.blocks))
+
+    def close_team(self):
+        """End the threads."""
+        team_close(self.threads)
+        self.threads = NULL
+
+    def __dealloc__(self):
+        team_close(self.threads)
 
     cdef long _state_nbytes(self):
         return self.states * self.batch * self.hidden_size * self.k.itemsize
@@ -165,7 +178,7 @@ cdef class Chain:
         if source == INITIAL:
             memcpy(self.working, self.initial, size)
         elif source == LEAVING:
-            self._cell_hidden(self.arena + at, self.working)
+            self.cell_hidden(self.arena + at, self.working)
         else:  # a hidden state, or the first part of an internal state: h_prev (, c_prev)
             memcpy(self.working, self.arena + at, size)
 
@@ -178,27 +191,25 @@ cdef class Chain:
         """Run the steps start+1 ... stop; save the internal state of `stop` unless at < 0."""
         cdef long step, b, B = self.batch
         cdef char *spare
-        cdef void *internal = NULL
-        cdef const void *begin
-        cdef long begin_rows
         if self.horizon < stop:
             self.horizon = stop
+        self.saved = NULL
         for step in range(start + 1, stop + 1):
             if self.tokens is not None:
                 for b in range(B):
                     self.pick[b] = self.tokens.at((step - 1) * B + b)
-                begin = self.W_x
-                begin_rows = self.input_size
+                self.start = self.W_x
+                self.start_rows = self.input_size
             else:
                 if not self.projected_from < step <= self.projected_to:
                     self._project(step)
                 for b in range(B):
                     self.pick[b] = (step - 1 - self.projected_from) * B + b
-                begin = self.projected
-                begin_rows = self.rows
+                self.start = self.projected
+                self.start_rows = self.rows
             if step == stop and internal_at >= 0:
-                internal = self.arena + internal_at
-            self._cell_forward(begin, begin_rows, internal)
+                self.saved = self.arena + internal_at
+            team_run(self.threads, forward_phase, <void *>self)
             spare = self.working
             self.working = self.other
             self.other = spare
@@ -208,69 +219,119 @@ cdef class Chain:
 
     cdef void _project(self, long step) noexcept nogil:
         """Project the inputs of `step` and of as many after it as will be run, one block at most."""
-        cdef long count = min(self.horizon - step + 1, self.block_steps)
-        cdef long row = self.batch * self.input_size * self.k.itemsize
-        self.k.project(self.dense + (step - 1) * row, self.W_x, self.bias, self.projected,
-                       count * self.batch, self.input_size, self.rows, 0, self.panels)
         self.projected_from = step - 1
-        self.projected_to = step - 1 + count
+        self.projected_to = min(self.horizon, step - 1 + self.block_steps)
+        team_run(self.threads, project_phase, <void *>self)
 
     cdef int _backward(self, long step, long at) except -1 nogil:
         """Back-propagate one step: the head, the cell, and the weights at a block's end."""
-        cdef long B = self.batch, b
-        cdef long first = (step - 1) % self.block_steps * B
-        cdef const char *internal = self.arena + at
-        self._cell_hidden(internal, self.head_state)
-        self.head.step(step, self.head_state, self.dstate)
-        self._cell_backward(internal, first)
-        if self.tokens is not None:
-            for b in range(B):
-                self.block_tokens[first + b] = self.tokens.at((step - 1) * B + b)
-        else:
-            self.k.to_panels(self.dense + (step - 1) * B * self.input_size * self.k.itemsize,
-                             self.x_panels, B, self.input_size, self.rows, first)
-        self.k.product_back(self.d, self.W_h_back, self.dstate, B, self.panels, self.hidden_size,
-                            self.rows, first, False, 0, self.hidden_panels)
-        if first == 0:
-            self._flush(step)
+        self.now = step
+        self.first = (step - 1) % self.block_steps * self.batch
+        self.internal = self.arena + at
+        self.cell_hidden(self.internal, self.head_state)
+        self.keep_inputs(step)
+        self.head.losses_and_deltas(step, self.head_state, self.dstate, self.threads)
+        team_run(self.threads, delta_phase, <void *>self)
+        self.head.add_to_gradients(self.threads)
+        team_run(self.threads, back_phase, <void *>self)
+        if self.first == 0:
+            team_run(self.threads, flush_phase, <void *>self)
         return 0
 
-    cdef void _flush(self, long step) noexcept nogil:
-        """Multiply the deltas of the block that begins at `step` into the weight gradients."""
+    cdef void keep_inputs(self, long step) noexcept nogil:
+        """Put the step's inputs beside its deltas, for the gradient of W_x."""
+        cdef long b, width = self.k.width
+        if self.tokens is not None:
+            for b in range(self.batch):
+                self.block_tokens[self.first + b] = self.tokens.at((step - 1) * self.batch + b)
+        else:
+            self.k.to_panels(
+                self.dense + (step - 1) * self.batch * self.input_size * self.k.itemsize,
+                self.x_panels, self.batch, self.input_size, self.rows, self.first,
+                0, (self.input_size + width - 1) // width)
+
+    cdef void project_share(self, long lo, long hi) noexcept nogil:
+        """Projected inputs x W_x + b, panels lo ... hi - 1."""
+        cdef long row = self.batch * self.input_size * self.k.itemsize
+        cdef long count = self.projected_to - self.projected_from
+        self.k.project(self.dense + self.projected_from * row, self.W_x, self.bias, self.projected,
+                       count * self.batch, self.input_size, self.rows, lo, hi)
+
+    cdef void forward_share(self, long lo, long hi) noexcept nogil:
+        """One step forward, unit blocks lo ... hi - 1."""
+        self.cell_forward(lo, hi)
+
+    cdef void delta_share(self, long lo, long hi) noexcept nogil:
+        """Deltas of one step, unit blocks lo ... hi - 1, when the head has added its part of dh."""
+        self.head.add_to_dh(self.dstate, lo, hi)
+        self.cell_backward(lo, hi)
+
+    cdef void back_share(self, long lo, long hi) noexcept nogil:
+        """dh_prev = da W_h transposed, panels lo ... hi - 1."""
+        self.k.product_back(self.d, self.W_h_back, self.dstate, self.batch, self.panels,
+                            self.hidden_size, self.rows, self.first, False, lo, hi)
+
+    cdef void flush_share(self, long lo, long hi) noexcept nogil:
+        """Add the block that begins at this step to the weight gradients, panels lo ... hi - 1."""
         cdef const membptt_kernels *k = self.k
-        cdef long rows = min(self.block_steps, self.steps - step + 1) * self.batch
+        cdef long rows = min(self.block_steps, self.steps - self.now + 1) * self.batch
         k.weight_gradient(self.h_panels, self.d, self.W_h_sums, NULL, rows, self.hidden_size,
-                          self.rows, 0, self.panels)
+                          self.rows, lo, hi)
         if self.tokens is not None:
             k.token_gradient(self.block_tokens, self.d, self.W_x_sums, self.b_sums, rows,
-                             self.input_size, self.rows, 0, self.panels)
+                             self.input_size, self.rows, lo, hi)
         else:
             k.weight_gradient(self.x_panels, self.d, self.W_x_sums, self.b_sums, rows,
-                              self.input_size, self.rows, 0, self.panels)
+                              self.input_size, self.rows, lo, hi)
 
-    cdef void _cell_forward(self, const void *start, long start_rows, void *internal) noexcept nogil:
+    cdef void cell_forward(self, long lo, long hi) noexcept nogil:
         pass
 
-    cdef void _cell_hidden(self, const void *internal, void *state) noexcept nogil:
+    cdef void cell_hidden(self, const void *internal, void *state) noexcept nogil:
         pass
 
-    cdef void _cell_backward(self, const void *internal, long first) noexcept nogil:
+    cdef void cell_backward(self, long lo, long hi) noexcept nogil:
         pass
+
+
+cdef void project_phase(void *chain, int member, int members) noexcept nogil:
+    cdef long n = (<Chain>chain).panels
+    (<Chain>chain).project_share(share(n, member, members), share(n, member + 1, members))
+
+
+cdef void forward_phase(void *chain, int member, int members) noexcept nogil:
+    cdef long n = (<Chain>chain).blocks
+    (<Chain>chain).forward_share(share(n, member, members), share(n, member + 1, members))
+
+
+cdef void delta_phase(void *chain, int member, int members) noexcept nogil:
+    cdef long n = (<Chain>chain).blocks
+    (<Chain>chain).delta_share(share(n, member, members), share(n, member + 1, members))
+
+
+cdef void back_phase(void *chain, int member, int members) noexcept nogil:
+    cdef long n = (<Chain>chain).blocks
+    (<Chain>chain).back_share(share(n, member, members), share(n, member + 1, members))
+
+
+cdef void flush_phase(void *chain, int member, int members) noexcept nogil:
+    cdef long n = (<Chain>chain).panels
+    (<Chain>chain).flush_share(share(n, member, members), share(n, member + 1, members))
 
 
 cdef class RNNChain(Chain):
     """The vanilla RNN: see membptt.cells.rnn for the equations."""
 
-    cdef void _cell_forward(self, const void *start, long start_rows, void *internal) noexcept nogil:
-        self.k.rnn_forward(self.working, self.W_h, start, start_rows, self.pick, self.other,
-                           internal, self.batch, self.hidden_size, 0, self.blocks)
+    cdef void cell_forward(self, long lo, long hi) noexcept nogil:
+        self.k.rnn_forward(self.working, self.W_h, self.start, self.start_rows, self.pick,
+                           self.other, self.saved, self.batch, self.hidden_size, lo, hi)
 
-    cdef void _cell_hidden(self, const void *internal, void *state) noexcept nogil:
+    cdef void cell_hidden(self, const void *internal, void *state) noexcept nogil:
         self.k.rnn_hidden(internal, state, self.batch, self.hidden_size)
 
-    cdef void _cell_backward(self, const void *internal, long first) noexcept nogil:
-        self.k.rnn_backward(internal, self.dstate, self.d, self.h_panels, self.batch,
-                            self.hidden_size, self.rows, first, 0, self.blocks)
+    cdef void cell_backward(self, long lo, long hi) noexcept nogil:
+        self.k.rnn_backward(self.internal, self.dstate, self.d, self.h_panels, self.batch,
+                            self.hidden_size, self.rows, self.first, lo, hi)
 
 
 cdef class LSTMChain(Chain):
@@ -279,17 +340,17 @@ cdef class LSTMChain(Chain):
     cdef long _size(self) noexcept nogil:
         return self.batch * self.hidden_size * self.k.itemsize
 
-    cdef void _cell_forward(self, const void *start, long start_rows, void *internal) noexcept nogil:
+    cdef void cell_forward(self, long lo, long hi) noexcept nogil:
         cdef long size = self._size()
-        self.k.lstm_forward(self.working, self.working + size, self.W_h, start, start_rows,
-                            self.pick, self.other, self.other + size, internal, self.batch,
-                            self.hidden_size, 0, self.blocks)
+        self.k.lstm_forward(self.working, self.working + size, self.W_h, self.start,
+                            self.start_rows, self.pick, self.other, self.other + size, self.saved,
+                            self.batch, self.hidden_size, lo, hi)
 
-    cdef void _cell_hidden(self, const void *internal, void *state) noexcept nogil:
+    cdef void cell_hidden(self, const void *internal, void *state) noexcept nogil:
         self.k.lstm_hidden(internal, state, <char *>state + self._size(), self.batch,
                            self.hidden_size)
 
-    cdef void _cell_backward(self, const void *internal, long first) noexcept nogil:
-        self.k.lstm_backward(internal, self.dstate, self.dstate + self._size(), self.d,
-                             self.h_panels, self.batch, self.hidden_size, self.rows, first, 0,
-                             self.blocks)
+    cdef void cell_backward(self, long lo, long hi) noexcept nogil:
+        self.k.lstm_backward(self.internal, self.dstate, self.dstate + self._size(), self.d,
+                             self.h_panels, self.batch, self.hidden_size, self.rows, self.first,
+                             lo, hi)

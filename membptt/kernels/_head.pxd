@@ -1,14 +1,16 @@
 from libc.stdint cimport int64_t
 
 from membptt.kernels._room cimport Integers
-from membptt.kernels.kernels cimport membptt_kernels
+from membptt.kernels.kernels cimport membptt_kernels, team
 
 
 cdef class Head:
     cdef readonly double loss
     cdef readonly long first_bad_step
 
-    cdef int step(self, long step, const void *h, void *dh) except -1 nogil
+    cdef int losses_and_deltas(self, long step, const void *h, void *dh, team *threads) except -1 nogil
+    cdef void add_to_dh(self, void *dh, long lo, long hi) noexcept nogil
+    cdef void add_to_gradients(self, team *threads) noexcept nogil
 
 
 cdef class CompiledHead(Head):
@@ -26,6 +28,13 @@ cdef class CompiledHead(Head):
     cdef void *h_panels
     cdef double *sums
     cdef double *bias_sums
+    cdef double *losses  # of the rows of one step
+    cdef long now, first  # the step, and where its rows stand in the block
+    cdef const void *h
+
+    cdef void project(self, int member, int members) noexcept nogil
+    cdef void compare(self, int member, int members) noexcept nogil
+    cdef void flush(self, int member, int members) noexcept nogil
 
 
 cdef class PythonHead(Head):

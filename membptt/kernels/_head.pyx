@@ -14,16 +14,12 @@ from libc.stdint cimport int64_t
 from libc.string cimport memset
 
 from membptt.kernels._kernels cimport select
-from membptt.kernels._room cimport Integers, Room, address
-from membptt.kernels.kernels cimport membptt_kernels
+from membptt.kernels._room cimport Integers, Room, address, share
+from membptt.kernels.kernels cimport membptt_kernels, team, team_run
 
 
 cdef class Head:
-    """What the chain asks of a head."""
-
-    cdef int step(self, long step, const void *h, void *dh) except -1 nogil:
-        """Add this step's loss to `loss` and its derivative by h to dh."""
-        return 0
+    """What the chain asks of a head, in this order, once a step."""
 
     def begin(self, bound):
         """Prepare for one iteration with this head and these targets."""
@@ -33,6 +29,18 @@ cdef class Head:
     def gradients(self):
         """Return the gradients of the head's parameters by name."""
         return {}
+
+    cdef int losses_and_deltas(self, long step, const void *h, void *dh, team *threads) except -1 nogil:
+        """Add the step's loss to `loss`; make ready what the next two need."""
+        return 0
+
+    cdef void add_to_dh(self, void *dh, long lo, long hi) noexcept nogil:
+        """Add the derivative by h to the panels lo ... hi - 1 of dh."""
+        pass
+
+    cdef void add_to_gradients(self, team *threads) noexcept nogil:
+        """Add this step, or the block that ends with it, to the gradients."""
+        pass
 
 
 cdef class CompiledHead(Head):
@@ -59,6 +67,7 @@ cdef class CompiledHead(Head):
         self.sums = <double *>room.take(self.panels * hidden_size * width * sizeof(double))
         self.bias_sums = <double *>room.take(self.panels * width * sizeof(double))
         self.classes_now = <int64_t *>room.take(batch * sizeof(int64_t))
+        self.losses = <double *>room.take(batch * sizeof(double))
 
     def begin(self, bound):
         """Pack the weights and clear the sums."""
@@ -79,31 +88,60 @@ cdef class CompiledHead(Head):
             self.dense_array = np.ascontiguousarray(bound.targets)
             self.dense = <const char *>address(self.dense_array)
 
-    cdef int step(self, long step, const void *h, void *dh) except -1 nogil:
-        cdef const membptt_kernels *k = self.k
-        cdef long B = self.batch, H = self.hidden_size, rows = self.rows, b
-        cdef long first = (step - 1) % self.block_steps * B
-        cdef char *d = <char *>self.d + first * k.width * k.itemsize
-        cdef double loss
-        k.project(h, self.packed, self.bias, d, B, H, rows, 0, self.panels)
-        if self.classes is not None:
-            for b in range(B):
-                self.classes_now[b] = self.classes.at((step - 1) * B + b)
-            loss = k.softmax(d, self.classes_now, B, self.outputs, rows, 0, self.scale)
-        else:
-            loss = k.squared_error(d, self.dense + (step - 1) * B * self.outputs * k.itemsize,
-                                   B, self.outputs, rows, 0, self.scale)
+    cdef int losses_and_deltas(self, long step, const void *h, void *dh, team *threads) except -1 nogil:
+        cdef long b
+        cdef double loss = 0
+        self.now = step
+        self.first = (step - 1) % self.block_steps * self.batch
+        self.h = h
+        team_run(threads, project, <void *>self)
+        team_run(threads, compare, <void *>self)
+        for b in range(self.batch):
+            loss += self.losses[b]
         self.loss += loss * self.scale
         if not isfinite(loss):
             self.first_bad_step = step
-        k.product_back(self.d, self.packed_back, dh, B, self.panels, H, rows, first, True,
-                       0, (H + k.width - 1) // k.width)
-        k.to_panels(h, self.h_panels, B, H, rows, first)
-        if first == 0:
-            k.weight_gradient(self.h_panels, self.d, self.sums, self.bias_sums,
-                              min(self.block_steps, self.steps - step + 1) * B, H, rows,
-                              0, self.panels)
         return 0
+
+    cdef void project(self, int member, int members) noexcept nogil:
+        """Share of the outputs: panels of y = h W_y + b_y, and of h for the weights' gradient."""
+        cdef const membptt_kernels *k = self.k
+        cdef char *d = <char *>self.d + self.first * k.width * k.itemsize
+        cdef long panels = (self.hidden_size + k.width - 1) // k.width
+        k.project(self.h, self.packed, self.bias, d, self.batch, self.hidden_size, self.rows,
+                  share(self.panels, member, members), share(self.panels, member + 1, members))
+        k.to_panels(self.h, self.h_panels, self.batch, self.hidden_size, self.rows, self.first,
+                    share(panels, member, members), share(panels, member + 1, members))
+
+    cdef void compare(self, int member, int members) noexcept nogil:
+        """Share of the losses: rows of y become the derivative by y."""
+        cdef const membptt_kernels *k = self.k
+        cdef long lo = share(self.batch, member, members), b
+        cdef long hi = share(self.batch, member + 1, members)
+        cdef long done = (self.now - 1) * self.batch
+        if self.classes is not None:
+            for b in range(lo, hi):
+                self.classes_now[b] = self.classes.at(done + b)
+            k.softmax(self.d, self.classes_now, self.losses, self.outputs, self.rows, self.first,
+                      self.scale, lo, hi)
+        else:
+            k.squared_error(self.d, self.dense + done * self.outputs * k.itemsize, self.losses,
+                            self.outputs, self.rows, self.first, self.scale, lo, hi)
+
+    cdef void add_to_dh(self, void *dh, long lo, long hi) noexcept nogil:
+        self.k.product_back(self.d, self.packed_back, dh, self.batch, self.panels,
+                            self.hidden_size, self.rows, self.first, True, lo, hi)
+
+    cdef void add_to_gradients(self, team *threads) noexcept nogil:
+        if self.first == 0:
+            team_run(threads, flush, <void *>self)
+
+    cdef void flush(self, int member, int members) noexcept nogil:
+        """Share of the gradients of the block that begins at this step."""
+        self.k.weight_gradient(
+            self.h_panels, self.d, self.sums, self.bias_sums,
+            min(self.block_steps, self.steps - self.now + 1) * self.batch, self.hidden_size,
+            self.rows, share(self.panels, member, members), share(self.panels, member + 1, members))
 
     def gradients(self):
         """Return the gradients of W_y [H, V] and b_y [V]."""
@@ -113,6 +151,18 @@ cdef class CompiledHead(Head):
         self.k.unpack(self.sums, address(weights), self.hidden_size, self.outputs, 1)
         self.k.unpack(self.bias_sums, address(bias), 1, self.outputs, 1)
         return {"W_y": weights, "b_y": bias}
+
+
+cdef void project(void *head, int member, int members) noexcept nogil:
+    (<CompiledHead>head).project(member, members)
+
+
+cdef void compare(void *head, int member, int members) noexcept nogil:
+    (<CompiledHead>head).compare(member, members)
+
+
+cdef void flush(void *head, int member, int members) noexcept nogil:
+    (<CompiledHead>head).flush(member, members)
 
 
 cdef class PythonHead(Head):
@@ -128,7 +178,7 @@ cdef class PythonHead(Head):
         self.bound = bound
         self.grads = {name: np.zeros_like(value) for name, value in bound.params.items()}
 
-    cdef int step(self, long step, const void *h, void *dh) except -1 nogil:
+    cdef int losses_and_deltas(self, long step, const void *h, void *dh, team *threads) except -1 nogil:
         with gil:
             self._call(step, h, dh)
         return 0

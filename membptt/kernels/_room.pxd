@@ -1,6 +1,11 @@
 cdef void *address(array) noexcept
 
 
+cdef inline long share(long count, int member, int members) noexcept nogil:
+    """Return where the member's share of 0 ... count - 1 begins."""
+    return count * member // members
+
+
 cdef class Room:
     cdef readonly list arrays
     cdef readonly long nbytes

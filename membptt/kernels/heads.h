@@ -8,11 +8,10 @@ INLINE double NAME(lanes_sum)(const double *lane)
     return ((lane[0] + lane[1]) + (lane[2] + lane[3])) + ((lane[4] + lane[5]) + (lane[6] + lane[7]));
 }
 
-static double NAME(softmax)(void *logits_, const int64_t *targets, long rows, long V, long stride,
-                            long first, double scale)
+static void NAME(softmax)(void *logits_, const int64_t *targets, double *losses, long V, long stride,
+                          long first, double scale, long lo, long hi)
 {
-    double loss = 0;
-    for (long r = 0; r < rows; r++) {
+    for (long r = lo; r < hi; r++) {
         REAL *row = (REAL *)logits_ + (first + r) * PW; /* element n: row[n/PW * stride*PW + n%PW] */
         const long target = (long)targets[r];
         const REAL at_target = row[target / PW * stride * PW + target % PW];
@@ -42,17 +41,15 @@ static double NAME(softmax)(void *logits_, const int64_t *targets, long rows, lo
             STORE(x + VW, LOAD(x + VW) * factor);
         }
         row[target / PW * stride * PW + target % PW] -= (REAL)scale;
-        loss += log(sum) + ((double)largest - (double)at_target);
+        losses[r] = log(sum) + ((double)largest - (double)at_target);
     }
-    return loss;
 }
 
-static double NAME(squared_error)(void *outputs_, const void *targets_, long rows, long N,
-                                  long stride, long first, double scale)
+static void NAME(squared_error)(void *outputs_, const void *targets_, double *losses, long N,
+                                long stride, long first, double scale, long lo, long hi)
 {
     const REAL *targets = targets_;
-    double loss = 0;
-    for (long r = 0; r < rows; r++) {
+    for (long r = lo; r < hi; r++) {
         REAL *row = (REAL *)outputs_ + (first + r) * PW;
         double lane[8] = {0};
         for (long n = 0; n < N; n += PW) {
@@ -66,7 +63,6 @@ static double NAME(squared_error)(void *outputs_, const void *targets_, long row
             for (long j = part; j < PW; j++)
                 x[j] = 0;
         }
-        loss += NAME(lanes_sum)(lane) / 2;
+        losses[r] = NAME(lanes_sum)(lane) / 2;
     }
-    return loss;
 }

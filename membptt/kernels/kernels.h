@@ -26,8 +26,9 @@ typedef struct {
     void (*pack)(const void *weights, const void *bias, void *panels, long K, long H, long G);
     /* weights [H, G*N] -> panels of the transpose [H/W][N panels * G * W][W] */
     void (*pack_transposed)(const void *weights, void *panels, long H, long N, long G);
-    /* row-major [rows, N] -> panels with `stride` rows each, beginning at row `first` */
-    void (*to_panels)(const void *matrix, void *panels, long rows, long N, long stride, long first);
+    /* row-major [rows, N] -> the panels lo ... hi - 1 of `stride` rows each, from row `first` */
+    void (*to_panels)(const void *matrix, void *panels, long rows, long N, long stride, long first,
+                      long lo, long hi);
 
     /* out panels [.][stride][W] = bias + a [rows, K] . packed, for the panels lo ... hi - 1 */
     void (*project)(const void *a, const void *packed, const void *bias, void *out, long rows,
@@ -61,13 +62,13 @@ typedef struct {
     void (*lstm_backward)(const void *internal, const void *dh, void *dc, void *d, void *h_panels,
                           long B, long H, long stride, long first, long lo, long hi);
 
-    /* logits in panels [.][stride][W] from row `first` become (softmax - one-hot) * scale; the
-       result is the sum over rows of -log softmax[target] */
-    double (*softmax)(void *logits, const int64_t *targets, long rows, long V, long stride,
-                      long first, double scale);
-    /* outputs become (output - target) * scale; the result is half the sum of squared errors */
-    double (*squared_error)(void *outputs, const void *targets, long rows, long N, long stride,
-                            long first, double scale);
+    /* For the rows lo ... hi - 1: logits in panels [.][stride][W], row r at first + r, become
+       (softmax - one-hot) * scale; losses[r] = -log softmax[target] */
+    void (*softmax)(void *logits, const int64_t *targets, double *losses, long V, long stride,
+                    long first, double scale, long lo, long hi);
+    /* outputs become (output - target) * scale; losses[r] = half the sum of squared errors */
+    void (*squared_error)(void *outputs, const void *targets, double *losses, long N, long stride,
+                          long first, double scale, long lo, long hi);
     /* element-wise functions on their own, for tests of their accuracy */
     void (*tanh_array)(const void *x, void *y, long n);
     void (*sigmoid_array)(const void *x, void *y, long n);

@@ -8,7 +8,7 @@ cdef extern from "kernels.h" nogil:
         long rows
         void (*pack)(const void *, const void *, void *, long, long, long) noexcept nogil
         void (*pack_transposed)(const void *, void *, long, long, long) noexcept nogil
-        void (*to_panels)(const void *, void *, long, long, long, long) noexcept nogil
+        void (*to_panels)(const void *, void *, long, long, long, long, long, long) noexcept nogil
         void (*project)(const void *, const void *, const void *, void *,
                         long, long, long, long, long) noexcept nogil
         void (*product_back)(const void *, const void *, void *,
@@ -29,9 +29,20 @@ cdef extern from "kernels.h" nogil:
         void (*lstm_hidden)(const void *, void *, void *, long, long) noexcept nogil
         void (*lstm_backward)(const void *, const void *, void *, void *, void *,
                               long, long, long, long, long, long) noexcept nogil
-        double (*softmax)(void *, const int64_t *, long, long, long, long, double) noexcept nogil
-        double (*squared_error)(void *, const void *, long, long, long, long, double) noexcept nogil
+        void (*softmax)(void *, const int64_t *, double *, long, long, long, double,
+                        long, long) noexcept nogil
+        void (*squared_error)(void *, const void *, double *, long, long, long, double,
+                              long, long) noexcept nogil
         void (*tanh_array)(const void *, void *, long) noexcept nogil
         void (*sigmoid_array)(const void *, void *, long) noexcept nogil
 
     const membptt_kernels *membptt_select(long itemsize, const char *isa)
+
+
+cdef extern from "team.h" nogil:
+    ctypedef struct team:
+        int members
+    ctypedef void (*team_phase)(void *, int, int) noexcept nogil
+    void team_run(team *, team_phase, void *) noexcept
+    team *team_open(int members)
+    void team_close(team *)

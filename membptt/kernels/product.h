@@ -108,12 +108,12 @@ static void NAME(pack_transposed)(const void *weights_, void *panels_, long H, l
 }
 
 static void NAME(to_panels)(const void *matrix_, void *panels_, long rows, long N, long stride,
-                            long first)
+                            long first, long lo, long hi)
 {
     const REAL *matrix = matrix_;
-    REAL *panels = (REAL *)panels_ + first * PW;
-    for (long n = 0; n < N; n += PW, panels += stride * PW) {
-        const long part = N - n < PW ? N - n : PW;
+    for (long p = lo; p < hi; p++) {
+        const long n = p * PW, part = N - n < PW ? N - n : PW;
+        REAL *panels = (REAL *)panels_ + (p * stride + first) * PW;
         for (long r = 0; r < rows; r++) {
             memcpy(panels + r * PW, matrix + r * N + n, (size_t)part * sizeof(REAL));
             memset(panels + r * PW + part, 0, (size_t)(PW - part) * sizeof(REAL));

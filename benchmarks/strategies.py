@@ -1,0 +1,149 @@
+"""Memory and time of every strategy: one table, measured side by side in one run.
+
+    python benchmarks/strategies.py                       LSTM, T = 1000, batch 16, hidden 256
+    python benchmarks/strategies.py --cell rnn --steps 5000 --json
+
+Each row is one strategy at one budget, a percentage of the bytes that full BPTT saves. The arena and
+the forward steps are counted by the executor, the peak is what tracemalloc saw NumPy allocate from
+before the network was made until after the update, the seconds are medians of interleaved repeats:
+one update of each row, then the next round, so that a slow minute of the machine meets all alike.
+Beside the measured time stands what the cost model says: full BPTT's seconds times (C/T + r)/(1 + r)
+with r = backward time / forward time, measured here too.
+"""
+
+import argparse
+import gc
+import json
+import statistics
+import time
+import tracemalloc
+
+import numpy as np
+
+import membptt as mb
+from membptt.executor.chain import make_chain
+
+CELLS = {"rnn": mb.RNN, "lstm": mb.LSTM}
+ALPHABET = 103
+
+
+class Case:
+    """A network on tokens, as the character model trains it."""
+
+    def __init__(self, arguments):
+        self.batch = arguments.batch
+        self.cell = CELLS[arguments.cell](ALPHABET, arguments.hidden)
+        generator = np.random.default_rng(0)
+        tokens = generator.integers(0, ALPHABET, (arguments.steps + 1, arguments.batch), np.uint8)
+        self.inputs = tokens[:-1]
+        self.head = mb.SoftmaxHead(arguments.hidden, ALPHABET).with_targets(tokens[1:])
+
+    def executor(self, schedule):
+        """Return a function that runs one update's loss and gradients under `schedule`."""
+        executor = mb.Executor(self.cell, schedule, self.batch)
+        return lambda: executor.run(self.inputs, self.head)
+
+
+def traced_peak(arguments, schedule):
+    """Return the most bytes that NumPy held from before the network was made until the end."""
+    gc.collect()
+    tracemalloc.start()
+    case = Case(arguments)
+    case.executor(schedule)()
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    return peak
+
+
+def backward_ratio(case, steps, repeats=3):
+    """Return r: the time of one backward step over the time of one forward step."""
+    size = case.cell.internal_nbytes(case.batch)
+    arena = np.zeros(size * steps, np.uint8)
+    chain = make_chain(case.cell, case.head, steps, case.batch)
+    ratios = []
+    for _ in range(repeats):
+        chain.begin(case.inputs, case.head, case.cell.zero_state(case.batch), arena)
+        started = time.perf_counter()
+        for step in range(1, steps + 1):
+            chain.forward(step - 1, step, (step - 1) * size)
+        between = time.perf_counter()
+        for step in range(steps, 0, -1):
+            chain.backward(step, (step - 1) * size)
+        ratios.append((time.perf_counter() - between) / (between - started))
+    return statistics.median(ratios)
+
+
+def measure(arguments):
+    """Return the rows of the table and the ratio r."""
+    case = Case(arguments)
+    full = arguments.steps * case.cell.internal_nbytes(case.batch)
+    plans = [("full", 100.0, mb.schedule(arguments.steps, full, "full", case.cell, case.batch))]
+    for percent in arguments.percent:
+        for strategy in arguments.strategies:
+            budget = int(full * percent / 100)
+            plan = mb.schedule(arguments.steps, budget, strategy, case.cell, case.batch)
+            plans.append((strategy, percent, plan))
+    runs = [case.executor(plan) for _, _, plan in plans]
+    results = [run() for run in runs]  # the first run of each allocates
+    seconds = [[] for _ in plans]
+    for _ in range(arguments.repeats):
+        for run, times in zip(runs, seconds, strict=True):
+            times.append(run().stats.seconds)
+    ratio = backward_ratio(case, arguments.steps)
+    full_seconds = statistics.median(seconds[0])
+    rows = []
+    for (strategy, percent, plan), result, times in zip(plans, results, seconds, strict=True):
+        measured = statistics.median(times)
+        rows.append(
+            {
+                "strategy": strategy,
+                "budget_percent": percent,
+                "arena_bytes": result.stats.arena_bytes,
+                "arena_peak_bytes": result.stats.peak_bytes,
+                "measured_peak_bytes": traced_peak(arguments, plan),
+                "forward_steps": result.stats.forward_steps,
+                "seconds": measured,
+                "slowdown": measured / full_seconds,
+                "predicted_slowdown": plan.time_factor(ratio),
+            }
+        )
+    return rows, ratio
+
+
+def main():
+    """Parse the arguments, measure, print."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--cell", choices=CELLS, default="lstm")
+    parser.add_argument("--steps", type=int, default=1000)
+    parser.add_argument("--batch", type=int, default=16)
+    parser.add_argument("--hidden", type=int, default=256)
+    parser.add_argument("--percent", type=float, nargs="+", default=[2.6, 5, 10])
+    parser.add_argument(
+        "--strategies", nargs="+", default=["hsm", "ism", "msm", "optimal"], metavar="STRATEGY"
+    )
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--json", action="store_true", help="one JSON object instead of the table")
+    arguments = parser.parse_args()
+    rows, ratio = measure(arguments)
+    if arguments.json:
+        print(json.dumps({**vars(arguments), "backward_ratio": ratio, "rows": rows}))
+        return
+    print(
+        f"{arguments.cell}, T = {arguments.steps}, batch {arguments.batch}, hidden "
+        f"{arguments.hidden}, float32; backward/forward time r = {ratio:.2f}"
+    )
+    print(
+        f"{'strategy':<10}{'budget':>8}{'arena bytes':>14}{'in use':>12}{'peak traced':>13}"
+        f"{'forwards':>10}{'seconds':>9}{'slowdown':>10}{'predicted':>11}"
+    )
+    for row in rows:
+        print(
+            f"{row['strategy']:<10}{row['budget_percent']:>7.1f}%{row['arena_bytes']:>14,}"
+            f"{row['arena_peak_bytes']:>12,}{row['measured_peak_bytes']:>13,}"
+            f"{row['forward_steps']:>10,}{row['seconds']:>9.3f}{row['slowdown']:>10.3f}"
+            f"{row['predicted_slowdown']:>11.3f}"
+        )
+
+
+if __name__ == "__main__":
+    main()

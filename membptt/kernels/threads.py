@@ -1,0 +1,33 @@
+"""How many threads the compiled chains use.
+
+Results have the same bits for any number. By default all cores that this process may run on, or
+MEMBPTT_NUM_THREADS; a step too small to share runs on one.
+"""
+
+import os
+
+from membptt.checks import integer
+
+VARIABLE = "MEMBPTT_NUM_THREADS"
+
+# Handing out a phase costs a few tenths of a microsecond; below about 1.5 µs of multiplications a
+# step, sharing loses more than it gains.
+SMALLEST_SHARED = 100_000
+
+
+def thread_count(threads=None):
+    """Return `threads`, else what MEMBPTT_NUM_THREADS says, else the cores of this process."""
+    if threads is not None:
+        return integer("threads", threads, minimum=1)
+    stated = os.environ.get(VARIABLE)
+    if stated is None:
+        return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    if not stated.isdecimal() or int(stated) < 1:
+        raise ValueError(f"{VARIABLE} is {stated!r}; give a whole number from 1")
+    return int(stated)
+
+
+def useful_threads(cell, batch, threads=None):
+    """Return how many threads to run: one where a step's product is too small to share."""
+    work = 2 * batch * cell.hidden_size * cell.gates * cell.hidden_size
+    return 1 if work < SMALLEST_SHARED else thread_count(threads)

@@ -1,0 +1,1 @@
+"""Independent answers to compare with: full BPTT, differences, exhaustive search."""

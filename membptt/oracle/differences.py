@@ -1,0 +1,227 @@
+"""Gradients by differences: a check that knows nothing of backpropagation.
+
+Each parameter p is moved by ±h and ±2h and the loss evaluated anew:
+
+    dL/dp ≈ ( 8 [L(p+h) - L(p-h)] - [L(p+2h) - L(p-2h)] ) / 12h        (error of order h⁴)
+
+in float64 with h = 2⁻⁹ the truncation and the rounding error are both near 1e-12, far below the
+tolerance of 1e-6 that tells a right gradient from a wrong one.
+"""
+
+import copy
+from dataclasses import dataclass
+
+import numpy as np
+
+from membptt.checks import integer
+from membptt.executor.executor import bptt
+from membptt.oracle.full import full_bptt
+
+SHIFT = 2.0**-9
+TOLERANCE = 1e-6
+
+
+@dataclass(frozen=True)
+class Row:
+    """The comparison for one parameter (or one part of the initial state).
+
+    Attributes
+    ----------
+    name : str
+    shape : tuple of int
+    checked : int
+        How many elements were compared.
+    difference : float
+        The largest difference, relative to the largest gradient of this parameter.
+    index : tuple of int
+        Where it is.
+    gradient, numeric : float
+        The two values there.
+    """
+
+    name: str
+    shape: tuple
+    checked: int
+    difference: float
+    index: tuple
+    gradient: float
+    numeric: float
+
+    @property
+    def ok(self):
+        """Whether the difference is within the tolerance; a NaN is not."""
+        return self.difference <= TOLERANCE
+
+    def __str__(self):
+        where = f"{self.name}[{', '.join(map(str, self.index))}]"
+        return (
+            f"{'ok  ' if self.ok else 'FAIL'} {self.name:<6} {self.shape!s:<12} "
+            f"{self.checked:>6} checked, largest difference {self.difference:.1e} "
+            f"at {where}: {self.gradient:+.9e} against {self.numeric:+.9e}"
+        )
+
+
+@dataclass(frozen=True)
+class GradientReport:
+    """What `check_gradients` found: `rows`, one a parameter; prints as a table.
+
+    Attributes
+    ----------
+    rows : tuple of Row
+    """
+
+    rows: tuple
+
+    @property
+    def ok(self):
+        """Whether every parameter is within the tolerance."""
+        return all(row.ok for row in self.rows)
+
+    @property
+    def max_difference(self):
+        """The largest relative difference of all."""
+        return max(row.difference for row in self.rows)
+
+    def __str__(self):
+        return "\n".join(str(row) for row in self.rows)
+
+
+def check_gradients(cell, inputs=None, head=None, schedule=None, state=None, samples=None, seed=0):
+    """Compare a cell's gradients with central differences, in float64.
+
+    Parameters
+    ----------
+    cell : membptt.Cell
+        Not changed; a float32 cell is checked as a float64 copy with the same parameters.
+    inputs : numpy.ndarray, optional
+        [T, B, I] or tokens [T, B]; by default 7 steps of 2 random dense rows.
+    head : BoundHead, optional
+        By default squared error on the hidden state through a random direction (`Direction`).
+    schedule : membptt.Schedule, optional
+        Run the gradients under it; by default full BPTT.
+    state : tuple of numpy.ndarray, optional
+        The initial hidden state, random by default; its derivative is checked too.
+    samples : int, optional
+        Check only so many elements of each parameter, chosen by `seed`; by default all.
+    seed : int
+        Of everything random here.
+
+    Returns
+    -------
+    GradientReport
+        Prints one line a parameter; ``.ok``, ``.max_difference``, ``.rows``.
+
+    Raises
+    ------
+    ValueError, TypeError
+        As from `membptt.bptt`.
+    """
+    generator = np.random.default_rng(seed)
+    cell = in_double(cell)
+    if inputs is None:
+        inputs = generator.standard_normal((7, 2, cell.input_size))
+    inputs = np.asarray(inputs)
+    if inputs.dtype.kind == "f":
+        inputs = inputs.astype(np.float64)
+    batch = inputs.shape[1]
+    if head is None:
+        head = Direction(generator.standard_normal((len(inputs), batch, cell.hidden_size)))
+    elif hasattr(head, "head"):
+        head = bound_in_double(head)
+    if state is None:
+        state = tuple(
+            generator.standard_normal((batch, cell.hidden_size)) / 2 for _ in cell.hidden_names
+        )
+    state = tuple(np.array(array, np.float64) for array in state)
+    if schedule is None:
+        result = full_bptt(cell, inputs, head, state)
+    else:
+        result = bptt(cell, inputs, head, schedule, state)
+
+    def loss():
+        return full_bptt(cell, inputs, head, state).loss
+
+    compared = [(name, value, result.grads[name]) for name, value in all_params(cell, head)]
+    entering = (f"{name}_0" for name in cell.hidden_names)
+    compared += zip(entering, state, result.state_grad, strict=True)
+    return GradientReport(
+        tuple(
+            compare(name, value, gradient, loss, samples, generator)
+            for name, value, gradient in compared
+        )
+    )
+
+
+def compare(name, value, gradient, loss, samples, generator):
+    """Return the Row for one parameter `value`, which is moved and put back in place."""
+    chosen = np.arange(value.size)
+    if samples is not None and integer("samples", samples, minimum=1) < value.size:
+        chosen = np.sort(generator.choice(value.size, samples, replace=False))
+    numeric = np.array([central_difference(value, at, loss) for at in chosen])
+    analytic = gradient.reshape(-1)[chosen]
+    scale = max(np.abs(analytic).max(), np.abs(numeric).max(), np.finfo(np.float64).tiny)
+    differences = np.abs(analytic - numeric) / scale
+    worst = int(np.argmax(np.where(np.isnan(differences), np.inf, differences)))
+    return Row(
+        name,
+        value.shape,
+        len(chosen),
+        float(differences[worst]),
+        tuple(int(i) for i in np.unravel_index(chosen[worst], value.shape)),
+        float(analytic[worst]),
+        float(numeric[worst]),
+    )
+
+
+def central_difference(value, at, loss):
+    """Return the derivative of `loss` by element `at` of `value`, by four evaluations."""
+    flat = value.reshape(-1)
+    kept = flat[at]
+    losses = {}
+    for shift in (-2, -1, 1, 2):
+        flat[at] = kept + shift * SHIFT
+        losses[shift] = loss()
+    flat[at] = kept
+    return (8 * (losses[1] - losses[-1]) - (losses[2] - losses[-2])) / (12 * SHIFT)
+
+
+class Direction:
+    """The default head of the check: L = mean over steps and rows of h_t · u_t, no parameters.
+
+    Its derivative by h_t is u_t itself, so a fault that the check finds is the cell's.
+    """
+
+    kernel = None
+
+    def __init__(self, u):
+        self.params = {}
+        self.u = u / (u.shape[0] * u.shape[1])
+
+    def forward_backward(self, step, h, grads):
+        """Return the step's share of the loss and its derivative by h."""
+        u = self.u[step - 1]
+        return float((h * u).sum()), u
+
+
+def in_double(cell):
+    """Return a float64 copy of the cell with parameters of its own."""
+    double = copy.copy(cell)
+    double.dtype = np.dtype(np.float64)
+    double.params = {
+        name: np.array(value, np.float64, order="C") for name, value in cell.params.items()
+    }
+    return double
+
+
+def bound_in_double(bound):
+    """Return a float64 copy of a bound head with parameters of its own."""
+    targets = bound.targets
+    if targets.dtype.kind == "f":
+        targets = targets.astype(np.float64)
+    return in_double(bound.head).with_targets(targets)
+
+
+def all_params(cell, head):
+    """Yield name and array of every parameter of the cell and the head."""
+    yield from cell.params.items()
+    yield from head.params.items()

@@ -1,0 +1,73 @@
+"""Sizes, parameters and refusals of the cells."""
+
+import numpy as np
+import pytest
+
+from membptt.cells import LSTM, RNN
+
+
+@pytest.mark.parametrize("kind, alpha", [(RNN, 2), (LSTM, 3)])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_sizes_are_those_of_the_arrays(kind, alpha, dtype):
+    cell = kind(7, 5, dtype, backend="numpy")
+    x = np.ones((3, 7), dtype)
+    state, internal = cell.forward_step(x, cell.zero_state(3))
+    assert cell.hidden_nbytes(3) == sum(array.nbytes for array in state)
+    assert cell.internal_nbytes(3) == sum(array.nbytes for array in internal)
+    assert cell.internal_nbytes(3) == alpha * cell.hidden_nbytes(3)
+    assert {array.dtype.name for array in state + internal} == {dtype}
+
+
+@pytest.mark.parametrize("kind", [RNN, LSTM])
+def test_the_state_follows_from_the_internal_state_to_the_bit(kind):
+    cell = kind(7, 5, backend="numpy")
+    x = np.random.default_rng(0).standard_normal((3, 7)).astype(np.float32)
+    state = tuple(array + np.float32(0.3) for array in cell.zero_state(3))
+    after, internal = cell.forward_step(x, state)
+    for again, first in zip(cell.state_from_internal(internal), after, strict=True):
+        assert again.tobytes() == first.tobytes()
+    for entered, before in zip(internal, state, strict=False):
+        assert entered.tobytes() == before.tobytes()
+
+
+@pytest.mark.parametrize("kind", [RNN, LSTM])
+def test_a_token_is_a_row_of_the_weights(kind):
+    cell = kind(6, 5, "float64", backend="numpy")
+    tokens = np.array([4, 0, 4])
+    looked_up, _ = cell.forward_step(tokens, cell.zero_state(3))
+    multiplied, _ = cell.forward_step(np.eye(6)[tokens], cell.zero_state(3))
+    for one, other in zip(looked_up, multiplied, strict=True):
+        np.testing.assert_allclose(one, other, 1e-14, 1e-14)
+
+
+def test_the_seed_gives_the_parameters():
+    first, again, other = LSTM(3, 4, seed=5), LSTM(3, 4, seed=5), LSTM(3, 4, seed=6)
+    for name in first.params:
+        assert (first.params[name] == again.params[name]).all()
+        assert (first.params[name] != other.params[name]).any()
+
+
+def test_the_global_random_state_is_untouched():
+    before = np.random.get_state()[1].copy()  # noqa: NPY002
+    LSTM(3, 4, seed=5)
+    assert (np.random.get_state()[1] == before).all()  # noqa: NPY002
+
+
+@pytest.mark.parametrize(
+    "arguments, error, message",
+    [
+        ({"hidden_size": 0}, ValueError, "hidden_size is 0; give at least 1"),
+        ({"hidden_size": -3}, ValueError, "hidden_size is -3"),
+        ({"hidden_size": 2.5}, ValueError, "hidden_size is 2.5; give a whole number"),
+        ({"hidden_size": True}, TypeError, "hidden_size is True"),
+        ({"hidden_size": "4"}, TypeError, "hidden_size is '4'"),
+        ({"input_size": 0}, ValueError, "input_size is 0"),
+        ({"dtype": "float16"}, ValueError, "dtype is 'float16'; give one of float32, float64"),
+        ({"dtype": "nonsense"}, ValueError, "dtype is 'nonsense'"),
+        ({"backend": "torch"}, ValueError, "backend is 'torch'; give one of"),
+        ({"seed": -1}, ValueError, "seed is -1"),
+    ],
+)
+def test_mistakes_are_named(arguments, error, message):
+    with pytest.raises(error, match=message):
+        LSTM(**({"input_size": 3, "hidden_size": 4} | arguments))

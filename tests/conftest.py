@@ -1,0 +1,80 @@
+"""What the tests share: small networks with a window to run them on."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+
+from membptt.cells import LSTM, RNN
+from membptt.training.heads import LinearHead, SoftmaxHead
+
+CELLS = {"rnn": RNN, "lstm": LSTM}
+
+
+@dataclass
+class Window:
+    """A cell, a bound head, inputs and an initial state that fit together."""
+
+    cell: object
+    head: object
+    inputs: np.ndarray
+    state: tuple
+
+    def arguments(self):
+        return self.cell, self.inputs, self.head
+
+    def on(self, backend):
+        """Return the same window with the same parameters on another backend."""
+        cell = type(self.cell)(
+            self.cell.input_size, self.cell.hidden_size, self.cell.dtype, 0, backend
+        )
+        cell.params = self.cell.params
+        return Window(cell, self.head, self.inputs, self.state)
+
+
+@pytest.fixture
+def window():
+    """Return a factory of windows: letters as in the docs, tokens or dense inputs."""
+
+    def make(
+        cell="lstm",
+        T=5,
+        B=2,
+        I=3,  # noqa: E741
+        H=4,
+        V=6,
+        dtype="float32",
+        backend="cython",
+        tokens=True,
+        head="softmax",
+        seed=0,
+    ):
+        generator = np.random.default_rng(seed)
+        network = CELLS[cell](I, H, dtype, seed, backend)
+        if tokens:
+            inputs = generator.integers(0, I, (T, B)).astype(np.uint8)
+        else:
+            inputs = generator.standard_normal((T, B, I)).astype(dtype)
+        if head == "softmax":
+            bound = SoftmaxHead(H, V, dtype, seed).with_targets(generator.integers(0, V, (T, B)))
+        else:
+            targets = generator.standard_normal((T, B, V)).astype(dtype)
+            bound = LinearHead(H, V, dtype, seed).with_targets(targets)
+        state = tuple(
+            (generator.standard_normal((B, H)) / 2).astype(dtype) for _ in network.hidden_names
+        )
+        return Window(network, bound, inputs, state)
+
+    return make
+
+
+def bits(result):
+    """Return everything that must not depend on the schedule, as bytes."""
+    arrays = [np.float64(result.loss), *result.state, *result.state_grad]
+    arrays += [result.grads[name] for name in sorted(result.grads)]
+    return b"".join(np.ascontiguousarray(array).tobytes() for array in arrays)
+
+
+@pytest.fixture(name="bits")
+def bits_fixture():
+    return bits
