@@ -1,0 +1,152 @@
+"""The emitter of schedules without recursion, and the meter that sums a schedule up.
+
+Twin of `membptt.schedules.plan.plan`. Rows are made in chunks, so that a schedule never exists in
+memory as a whole; what waits for its turn is one frame per saved state.
+"""
+
+import numpy as np
+from libc.stdint cimport int64_t
+
+from membptt.solver._solver cimport Rule
+
+from membptt.schedules import actions
+
+cdef enum:
+    NODE, LEFT, AFTER_INTERNAL  # what a frame waits to do
+    FIELDS = 5                  # frame: kind, t0, t (or y), free, held
+
+cdef int64_t ADVANCE = actions.ADVANCE
+cdef int64_t SAVE_HIDDEN = actions.SAVE_HIDDEN
+cdef int64_t SAVE_INTERNAL = actions.SAVE_INTERNAL
+cdef int64_t RESTORE = actions.RESTORE
+cdef int64_t BACKWARD = actions.BACKWARD
+cdef int64_t FREE = actions.FREE
+
+cdef int64_t MOST_ROWS = 3  # that one frame writes
+
+
+cdef class Emitter:
+    """Iterate over the row chunks of a rule's schedule.
+
+    Parameters
+    ----------
+    rule : Rule
+        Where to split.
+    steps : int
+        T.
+    rows : int
+        Most rows in a chunk.
+    """
+
+    cdef Rule rule
+    cdef object frames
+    cdef int64_t[:, ::1] stack
+    cdef int64_t depth
+    cdef int64_t rows
+    cdef int64_t[:, ::1] chunk
+    cdef int64_t filled
+
+    def __init__(self, Rule rule, int64_t steps, int64_t rows=4096):
+        self.rule = rule
+        self.rows = max(rows, MOST_ROWS)
+        self.frames = np.empty((64, FIELDS), np.int64)
+        self.stack = self.frames
+        self.depth = 0
+        self.push(NODE, 0, steps, rule.free, False)
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        if self.depth == 0:
+            raise StopIteration
+        chunk = np.empty((self.rows, 3), np.int64)
+        self.chunk = chunk
+        self.filled = 0
+        while self.depth and self.filled + MOST_ROWS <= self.rows:
+            self.step()
+        return chunk[:self.filled]
+
+    cdef int push(self, int64_t kind, int64_t t0, int64_t t, int64_t free, bint held) except -1:
+        if self.depth == self.stack.shape[0]:
+            self.frames = np.concatenate([self.frames, np.empty_like(self.frames)])
+            self.stack = self.frames
+        cdef int64_t *frame = &self.stack[self.depth, 0]
+        frame[0], frame[1], frame[2], frame[3], frame[4] = kind, t0, t, free, held
+        self.depth += 1
+        return 0
+
+    cdef inline void write(self, int64_t code, int64_t start, int64_t stop) noexcept:
+        cdef int64_t *row = &self.chunk[self.filled, 0]
+        row[0], row[1], row[2] = code, start, stop
+        self.filled += 1
+
+    cdef int step(self) except -1:
+        """Do what the frame on top waits to do."""
+        self.depth -= 1
+        cdef int64_t *frame = &self.stack[self.depth, 0]
+        cdef int64_t kind = frame[0], t0 = frame[1], t = frame[2], free = frame[3]
+        cdef bint held = frame[4]
+        if kind == AFTER_INTERNAL:
+            self.write(BACKWARD, t0 + t, 0)
+            self.write(FREE, t0 + t, 1)
+            if t > 1:
+                self.push(LEFT, t0, t - 1, free, held)
+            elif held:
+                self.write(FREE, t0, 0)
+            return 0
+        if kind == LEFT:
+            self.write(RESTORE, t0, 0)
+        return self.node(t0, t, free, held)
+
+    cdef int node(self, int64_t t0, int64_t t, int64_t free, bint held) except -1:
+        cdef int64_t y = self.rule.split(t, free, held)
+        if y > 0:
+            self.write(SAVE_HIDDEN, t0, t0 + y)
+            self.push(LEFT, t0, y, free, held)
+            self.push(NODE, t0 + y, t - y, free - self.rule.hidden, True)
+            return 0
+        if y == 0:
+            self.write(FREE, t0, 0)
+            free, held, y = free + self.rule.hidden, False, -1
+        y = -y
+        self.write(SAVE_INTERNAL, t0, t0 + y)
+        self.push(AFTER_INTERNAL, t0, y, free, held)
+        if y < t:
+            self.push(NODE, t0 + y, t - y, free - self.rule.internal, False)
+        return 0
+
+
+cdef class Meter:
+    """Sum a schedule up, chunk by chunk.
+
+    Attributes
+    ----------
+    rows, forward_steps : int
+        Actions, and steps that they run.
+    peak : int
+        Most memory held at any action.
+    """
+
+    cdef readonly int64_t rows, forward_steps, peak
+    cdef int64_t held, hidden, internal
+
+    def __init__(self, int64_t hidden, int64_t internal):
+        self.hidden, self.internal = hidden, internal
+        self.rows = self.forward_steps = self.peak = self.held = 0
+
+    def feed(self, const int64_t[:, :] chunk):
+        """Count the rows of `chunk` in."""
+        cdef int64_t i, code
+        for i in range(chunk.shape[0]):
+            code = chunk[i, 0]
+            if code <= SAVE_INTERNAL:
+                self.forward_steps += chunk[i, 2] - chunk[i, 1]
+            if code == SAVE_HIDDEN:
+                self.held += self.hidden
+            elif code == SAVE_INTERNAL:
+                self.held += self.internal
+            elif code == FREE:
+                self.held -= self.internal if chunk[i, 2] else self.hidden
+            self.peak = max(self.peak, self.held)
+        self.rows += chunk.shape[0]

@@ -1,0 +1,138 @@
+"""What a schedule is made of: six actions on a chain of steps and a stack of saved states.
+
+Steps are numbered 1...T, and h_t is the hidden state after step t; h_0 is the caller's and always
+at hand. The *working state* is the one hidden state that the next step starts from; it lives
+outside the stack. A saved *hidden state* p is h_p; a saved *internal state* s is all that the
+backward of step s reads, h_(s-1) included, and h_s can be derived from it too.
+
+An action is a small immutable value; its row form, for compiled code, is three integers
+``(code, start, stop)``.
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+ADVANCE, SAVE_HIDDEN, SAVE_INTERNAL, RESTORE, BACKWARD, FREE = range(6)
+
+
+@dataclass(frozen=True, slots=True)
+class _Segment:
+    """Actions that run the steps start + 1...stop."""
+
+    start: int
+    stop: int
+
+    code: ClassVar[int]
+
+    @property
+    def row(self):
+        """The action as integers (code, start, stop)."""
+        return self.code, self.start, self.stop
+
+
+@dataclass(frozen=True, slots=True)
+class Advance(_Segment):
+    """Run the steps start + 1...stop and save nothing.
+
+    Read as: from h_start, advance to h_stop.
+    """
+
+    code: ClassVar[int] = ADVANCE
+
+
+@dataclass(frozen=True, slots=True)
+class AdvanceSaveHidden(_Segment):
+    """Run the steps start + 1...stop and push h_stop, which stays the working state.
+
+    Read as: from h_start, advance to h_stop and save it as a hidden state.
+    """
+
+    code: ClassVar[int] = SAVE_HIDDEN
+
+
+@dataclass(frozen=True, slots=True)
+class AdvanceSaveInternal(_Segment):
+    """Run the steps start + 1...stop and push the internal state of step `stop`.
+
+    Read as: from h_start, advance to h_stop and save the internal state of the last step.
+    """
+
+    code: ClassVar[int] = SAVE_INTERNAL
+
+
+@dataclass(frozen=True, slots=True)
+class Restore:
+    """Make h_step the working state, from the topmost saved state that can give it.
+
+    That is the hidden state h_step, the internal state of step `step` (which derives it) or of
+    step + 1 (which it entered), or for step 0 the caller's initial state.
+
+    Read as: go back to h_step.
+    """
+
+    step: int
+
+    code: ClassVar[int] = RESTORE
+
+    @property
+    def row(self):
+        """The action as integers (code, step, 0)."""
+        return self.code, self.step, 0
+
+
+@dataclass(frozen=True, slots=True)
+class Backward:
+    """Run the head at `step` and the step's backward, from the internal state on top.
+
+    Read as: back-propagate through this step.
+    """
+
+    step: int
+
+    code: ClassVar[int] = BACKWARD
+
+    @property
+    def row(self):
+        """The action as integers (code, step, 0)."""
+        return self.code, self.step, 0
+
+
+@dataclass(frozen=True, slots=True)
+class Free:
+    """Pop the top of the stack, which is the state named.
+
+    Read as: give back the memory of this state.
+    """
+
+    step: int
+    internal: bool
+
+    code: ClassVar[int] = FREE
+
+    @property
+    def row(self):
+        """The action as integers (code, step, 1 if internal else 0)."""
+        return self.code, self.step, int(self.internal)
+
+
+_BY_CODE = [
+    Advance,
+    AdvanceSaveHidden,
+    AdvanceSaveInternal,
+    lambda step, _: Restore(step),
+    lambda step, _: Backward(step),
+    lambda step, internal: Free(step, bool(internal)),
+]
+
+
+def from_row(code, start, stop):
+    """Return the action whose row this is.
+
+    Examples
+    --------
+    >>> from_row(1, 0, 4)
+    AdvanceSaveHidden(start=0, stop=4)
+    """
+    if not 0 <= code < len(_BY_CODE):
+        raise ValueError(f"action code is {code}; give 0 to {len(_BY_CODE) - 1}")
+    return _BY_CODE[code](int(start), int(stop))

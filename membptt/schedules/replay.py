@@ -1,0 +1,185 @@
+"""A machine that replays a schedule and proves it legal; it knows no recurrence.
+
+It keeps the sets of states that are saved, and moves through the actions one by one. A schedule
+passes when no state is used that was not saved, states are given back in the reverse order of
+saving, every step is back-propagated once and in the order T...1, and the budget holds at every
+action. What the machine counts is what the schedule costs, whatever a solver predicted.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from membptt.schedules.actions import (
+    Advance,
+    AdvanceSaveHidden,
+    AdvanceSaveInternal,
+    Backward,
+    Free,
+    Restore,
+)
+
+
+class ReplayError(ValueError):
+    """A schedule does what no machine can do.
+
+    Attributes
+    ----------
+    index : int
+        Number of the action in the schedule, from 0; one past the last for what is missing.
+    reason : str
+        What is wrong with it.
+    """
+
+    def __init__(self, index, action, reason):
+        super().__init__(f"action {index}, {action}: {reason}")
+        self.index = index
+        self.reason = reason
+
+
+@dataclass(frozen=True)
+class Replayed:
+    """What a legal schedule did.
+
+    Attributes
+    ----------
+    forward_steps : int
+        Steps run in all.
+    executions : ndarray of int64, shape [T]
+        How often each step 1...T ran forward.
+    peak : int
+        Most memory held, in the unit of the sizes.
+    """
+
+    forward_steps: int
+    executions: np.ndarray
+    peak: int
+
+
+class Machine:
+    """A chain of `steps` steps and a stack of saved states.
+
+    Parameters
+    ----------
+    steps : int
+        T.
+    hidden, internal : int
+        Sizes of the two kinds of states.
+    budget : int, optional
+        Most that all saved states may take.
+    """
+
+    def __init__(self, steps, hidden=1, internal=1, budget=None):
+        self.steps = steps
+        self.hidden = hidden
+        self.internal = internal
+        self.budget = budget
+        self.working = 0  # the working state is h_working
+        self.stack = []  # (step, is internal), first saved first
+        self.saved = set()
+        self.used = 0
+        self.next_backward = steps
+        self.executions = np.zeros(steps, np.int64)
+        self.peak = 0
+
+    def fault(self, action):
+        """Do `action`; return why it is not allowed, or None."""
+        match action:
+            case Advance() | AdvanceSaveHidden() | AdvanceSaveInternal():
+                return self._advance(action)
+            case Restore(step):
+                return self._restore(step)
+            case Backward(step):
+                return self._backward(step)
+            case Free(step, internal):
+                return self._free((step, internal))
+        return "this is not an action"
+
+    def _advance(self, action):
+        if action.start != self.working:
+            return f"the working state is h_{self.working}"
+        if not action.start < action.stop <= self.steps:
+            return f"give start < stop <= {self.steps}"
+        self.executions[action.start : action.stop] += 1
+        self.working = action.stop
+        if isinstance(action, Advance):
+            return None
+        internal = isinstance(action, AdvanceSaveInternal)
+        return self._push((action.stop, internal))
+
+    def _push(self, state):
+        if state in self.saved:
+            return "this state is saved already"
+        self.saved.add(state)
+        self.stack.append(state)
+        self.used += self.internal if state[1] else self.hidden
+        self.peak = max(self.peak, self.used)
+        if self.budget is not None and self.used > self.budget:
+            return f"{self.used} in use, above the budget of {self.budget}"
+        return None
+
+    def _restore(self, step):
+        givers = {(step, False), (step, True), (step + 1, True)}
+        if step != 0 and not givers & self.saved:
+            return f"no saved state gives h_{step}"
+        self.working = step
+        return None
+
+    def _backward(self, step):
+        if step != self.next_backward:
+            return f"the next step to back-propagate is {self.next_backward}"
+        if not self.stack or self.stack[-1] != (step, True):
+            return "the internal state of this step is not on top of the stack"
+        self.next_backward -= 1
+        return None
+
+    def _free(self, state):
+        if not self.stack or self.stack[-1] != state:
+            return "this state is not on top of the stack"
+        self.saved.remove(self.stack.pop())
+        self.used -= self.internal if state[1] else self.hidden
+        return None
+
+    def missing(self):
+        """Return what a schedule that ends here leaves undone, or None."""
+        if self.next_backward > 0:
+            return f"step {self.next_backward} was not back-propagated"
+        if self.stack:
+            return f"{len(self.stack)} saved states were not given back"
+        return None
+
+
+def replay(actions, steps, hidden=1, internal=1, budget=None):
+    """Replay `actions` and return what they did.
+
+    Parameters
+    ----------
+    actions : iterable
+        Of the types in `membptt.schedules.actions`.
+    steps : int
+        T.
+    hidden, internal : int
+        Sizes of the two kinds of states.
+    budget : int, optional
+        Most that all saved states may take, in the same unit.
+
+    Returns
+    -------
+    Replayed
+        Counts and peak.
+
+    Raises
+    ------
+    ReplayError
+        A ValueError that names the index of the first action that is not allowed, and the reason.
+    """
+    machine = Machine(steps, hidden, internal, budget)
+    index = -1
+    for index, action in enumerate(actions):
+        reason = machine.fault(action)
+        if reason:
+            raise ReplayError(index, action, reason)
+    reason = machine.missing()
+    if reason:
+        raise ReplayError(index + 1, "the end", reason)
+    return Replayed(int(machine.executions.sum()), machine.executions, machine.peak)

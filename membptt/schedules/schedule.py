@@ -1,0 +1,272 @@
+"""Schedules: ordered actions for one training iteration, as immutable values."""
+
+import json
+from functools import cached_property
+
+import numpy as np
+
+from membptt.memory import Units, integer, parse_bytes
+from membptt.schedules._emit import Emitter, Meter
+from membptt.schedules.actions import from_row
+from membptt.schedules.replay import replay
+from membptt.solver.strategies import STRATEGIES, Sizes, find_strategy, plan
+
+FORMAT = "membptt schedule 1"
+HEAD = ("steps", "strategy", "hidden", "internal", "unit", "budget", "units")
+
+
+class Schedule:
+    """An ordered, legal list of actions that back-propagates through `steps` steps.
+
+    Made by `schedule`, `Schedule.from_actions` or `Schedule.load`. A planned schedule is a rule
+    and streams its actions each time that it is iterated; it never exists as a whole. Two
+    schedules are equal when they have the same steps, the same sizes and the same actions.
+
+    Attributes
+    ----------
+    steps : int
+        T.
+    strategy : str
+        The family it is taken from; "custom" for one made by hand.
+    hidden, internal : int
+        Sizes of a saved hidden and of a saved internal state.
+    unit : str
+        "bytes" with a cell, "units" without: the unit of every size here.
+    budget : int
+        Most that the saved states may take, the working internal state included.
+    units : int or None
+        The budget in the strategy's own counting; None for one made by hand.
+    forward_steps, backward_steps : int
+        Steps run in all, and steps back-propagated (T).
+    """
+
+    def __init__(
+        self, steps, strategy, sizes, unit, budget, units, forward_steps, rule=None, rows=None
+    ):
+        self.steps = self.backward_steps = steps
+        self.strategy = strategy
+        self.hidden, self.internal = sizes.hidden, sizes.internal
+        self.unit = unit
+        self.budget = budget
+        self.units = units
+        self.forward_steps = forward_steps
+        self._rule = rule
+        self._rows = rows
+
+    @classmethod
+    def from_actions(
+        cls, actions, steps, hidden=1, internal=1, unit="units", budget=None, strategy="custom"
+    ):
+        """Return a schedule made by hand, after replaying it.
+
+        Parameters
+        ----------
+        actions : iterable
+            Of the types in `membptt.schedules`.
+        steps : int
+            T.
+        hidden, internal : int
+            Sizes of the two kinds of saved states.
+        unit : {"units", "bytes"}
+            What the sizes are counted in.
+        budget : int, optional
+            Most that saved states may take; by default what the actions need.
+        strategy : str
+            A name for it.
+
+        Raises
+        ------
+        membptt.schedules.ReplayError
+            If the actions are not a legal schedule; a ValueError.
+        """
+        steps = integer("steps", steps, minimum=1)
+        sizes = Sizes(
+            integer("hidden", hidden, minimum=1), integer("internal", internal, minimum=1)
+        )
+        if unit not in ("units", "bytes"):
+            raise ValueError(f'unit is {unit!r}; give "units" or "bytes"')
+        actions = list(actions)
+        done = replay(actions, steps, sizes.hidden, sizes.internal, budget)
+        rows = np.array([action.row for action in actions], np.int64)
+        rows.flags.writeable = False
+        budget = done.peak if budget is None else budget
+        return cls(steps, strategy, sizes, unit, budget, None, done.forward_steps, rows=rows)
+
+    def codes(self):
+        """Yield the actions as int64 arrays [n, 3] of rows (code, start, stop), in chunks."""
+        if self._rows is None:
+            yield from Emitter(self._rule, self.steps)
+        else:
+            yield self._rows
+
+    def __iter__(self):
+        for chunk in self.codes():
+            for row in chunk.tolist():
+                yield from_row(*row)
+
+    @cached_property
+    def _sums(self):
+        meter = Meter(self.hidden, self.internal)
+        for chunk in self.codes():
+            meter.feed(chunk)
+        return meter
+
+    def __len__(self):
+        return self._sums.rows
+
+    @property
+    def peak_bytes(self):
+        """Most that the saved states take at any action, in `unit`."""
+        return self._sums.peak
+
+    def peak(self, hidden, internal):
+        """Return the most that the saved states take when they have these sizes instead."""
+        meter = Meter(hidden, internal)
+        for chunk in self.codes():
+            meter.feed(chunk)
+        return meter.peak
+
+    @property
+    def full_bytes(self):
+        """What full BPTT saves, in `unit`: T internal states."""
+        return self.steps * self.internal
+
+    @property
+    def saved_fraction(self):
+        """Share of full BPTT's memory that is not needed."""
+        return 1 - self.peak_bytes / self.full_bytes
+
+    def time_factor(self, backward_ratio=2.0):
+        """Return the predicted time of an iteration over that of full BPTT.
+
+        Parameters
+        ----------
+        backward_ratio : float
+            r, the time of a step's backward over that of its forward.
+
+        Returns
+        -------
+        float
+            (C / T + r) / (1 + r).
+        """
+        return (self.forward_steps / self.steps + backward_ratio) / (1 + backward_ratio)
+
+    def replay(self):
+        """Prove the schedule legal and within its budget; see `membptt.schedules.replay`."""
+        return replay(self, self.steps, self.hidden, self.internal, self.budget)
+
+    def _key(self):
+        return self.steps, self.hidden, self.internal, self.unit, self.forward_steps
+
+    def __eq__(self, other):
+        if not isinstance(other, Schedule):
+            return NotImplemented
+        if self._key() != other._key() or len(self) != len(other):
+            return False
+        return all(mine == theirs for mine, theirs in zip(self, other, strict=True))
+
+    def __hash__(self):
+        return hash(self._key())
+
+    def __repr__(self):
+        return (
+            f"<Schedule {self.strategy}: {self.steps} steps, {self.forward_steps} forward steps, "
+            f"budget {self.budget} {self.unit}>"
+        )
+
+    def save(self, path):
+        """Write the schedule as JSON, one action per line; see `load`."""
+        head = {"format": FORMAT} | {name: getattr(self, name) for name in HEAD}
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(json.dumps(head)[:-1] + ', "actions": [\n')
+            separator = ""
+            for chunk in self.codes():
+                for row in chunk.tolist():
+                    file.write(f"{separator}{json.dumps(row)}")
+                    separator = ",\n"
+            file.write("\n]}\n")
+
+    @classmethod
+    def load(cls, path):
+        """Read a schedule that `save` wrote, and replay it.
+
+        Raises
+        ------
+        ValueError
+            If the file is not a schedule, or the schedule is not legal.
+        """
+        try:
+            with open(path, encoding="utf-8") as file:
+                data = json.load(file)
+            if data["format"] != FORMAT:
+                raise ValueError("unknown format")
+            actions = [from_row(*row) for row in data["actions"]]
+            fields = {name: data[name] for name in HEAD}
+            units = fields.pop("units")
+        except (ValueError, TypeError, LookupError) as error:
+            raise ValueError(f"{path} is not a schedule that membptt saved ({error})") from error
+        loaded = cls.from_actions(actions, **fields)
+        loaded.units = units
+        return loaded
+
+
+def schedule(steps, memory, strategy="optimal", cell=None, batch=1):
+    """Plan one training iteration within a memory budget.
+
+    Parameters
+    ----------
+    steps : int
+        T, at least 1.
+    memory : str or int or membptt.Units
+        Bytes for all saved states, the working internal state included ("2 MiB" or 2097152; needs
+        `cell`), or ``Units(n, alpha)``, n units as the strategy counts them, without a cell.
+    strategy : str
+        One of `membptt.solver.STRATEGIES`.
+    cell : optional
+        Has ``hidden_nbytes(batch)`` and ``internal_nbytes(batch)``.
+    batch : int
+        B, sequences side by side.
+
+    Returns
+    -------
+    Schedule
+        The cheapest that the strategy has within the budget; with a budget in bytes that full
+        BPTT fits into, one without recomputation, whatever the strategy.
+
+    Raises
+    ------
+    ValueError
+        If the budget is too small; the message states the least that works.
+
+    Examples
+    --------
+    >>> schedule(1000, Units(77, alpha=3)).forward_steps
+    1999
+    """
+    chosen = find_strategy(strategy)
+    if isinstance(memory, Units):
+        if cell is not None:
+            raise ValueError(f"memory is {memory!r} with a cell; give bytes, or leave cell out")
+        sizes, unit = Sizes(1, memory.alpha), "units"
+        steps, units = integer("steps", steps), memory.count
+        planned = plan(steps, units, chosen, sizes)
+        budget = chosen.budget(units, sizes)
+    else:
+        budget, unit = parse_bytes(memory), "bytes"
+        if cell is None:
+            raise ValueError(f"memory is {memory!r} without a cell; give cell=, or Units(n, alpha)")
+        batch = integer("batch", batch, minimum=1)
+        steps = integer("steps", steps, minimum=1)
+        sizes = Sizes(cell.hidden_nbytes(batch), cell.internal_nbytes(batch))
+        planner = chosen if budget < steps * sizes.internal else STRATEGIES["full"]
+        least = planner.least_budget(steps, sizes)
+        if budget < least:
+            raise ValueError(
+                f"memory is {memory!r}, {budget} bytes; strategy {chosen.name} needs at least "
+                f"{least} bytes for {steps} steps"
+            )
+        units = planner.units(steps, budget, sizes)
+        planned = plan(steps, units, planner, sizes)
+    return Schedule(
+        steps, chosen.name, sizes, unit, budget, units, planned.forward_steps, rule=planned.rule
+    )
