@@ -5,7 +5,8 @@ from functools import cached_property
 
 import numpy as np
 
-from membptt.memory import Units, integer, parse_bytes
+from membptt.checks import integer
+from membptt.memory import Units, parse_bytes
 from membptt.schedules._emit import Emitter, Meter
 from membptt.schedules.actions import from_row
 from membptt.schedules.replay import replay

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from math import comb, gcd
 
-from membptt.memory import format_bytes, integer
+from membptt.checks import integer
+from membptt.memory import format_bytes
 from membptt.solver import _solver
 
 TABLE_LIMIT = 2**30  # bytes; a planner must not be the memory hog it is there to prevent

@@ -1,0 +1,1 @@
+"""What people look at: schedules as text and as drawings."""

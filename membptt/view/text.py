@@ -1,0 +1,106 @@
+"""A schedule as a table to follow with a finger.
+
+One line per action: what it does in words, where the working state is after it, what lies on the
+stack (``h4`` a hidden state, ``[4]`` an internal one, the top at the right), how much memory that
+takes, and how often each step has run.
+"""
+
+from membptt.memory import format_bytes
+from membptt.schedules.actions import (
+    Advance,
+    AdvanceSaveHidden,
+    AdvanceSaveInternal,
+    Backward,
+    Free,
+    Restore,
+)
+from membptt.schedules.replay import Machine
+
+MOST_COUNTED = 40  # steps; beyond, a column of one digit per step is no help
+
+
+def words(action):
+    """Return what an action does, in words.
+
+    Examples
+    --------
+    >>> from membptt.schedules import AdvanceSaveInternal
+    >>> words(AdvanceSaveInternal(4, 6))
+    'run steps 5-6, save internal [6]'
+    """
+    match action:
+        case Advance(start, stop):
+            return _run(start, stop)
+        case AdvanceSaveHidden(start, stop):
+            return f"{_run(start, stop)}, save h{stop}"
+        case AdvanceSaveInternal(start, stop):
+            return f"{_run(start, stop)}, save internal [{stop}]"
+        case Restore(step):
+            return f"go back to h{step}"
+        case Backward(step):
+            return f"backward of step {step}"
+        case Free(step, internal):
+            return f"free {_state((step, internal))}"
+
+
+def table(schedule):
+    """Yield the lines of the table of a schedule.
+
+    Parameters
+    ----------
+    schedule : membptt.schedules.Schedule
+        Any length; the lines stream.
+
+    Yields
+    ------
+    str
+        A heading, then a line for each action.
+    """
+    machine = Machine(schedule.steps, schedule.hidden, schedule.internal, schedule.budget)
+    action_width = len(words(AdvanceSaveInternal(schedule.steps - 1, schedule.steps))) + 1
+    action_width = max(action_width, len(words(AdvanceSaveInternal(0, schedule.steps))))
+    counted = schedule.steps <= MOST_COUNTED
+    runs = f"  runs of step 1...{schedule.steps}" if counted else ""
+    yield f"{'':>5}  {'action':{action_width}}  working  in use{runs}  saved states"
+    for index, action in enumerate(schedule):
+        machine.fault(action)
+        runs = f"  {_digits(machine.executions):{len(runs) - 2}}" if counted else ""
+        saved = " ".join(_state(state) for state in machine.stack) or "-"
+        yield (
+            f"{index:>5}  {words(action):{action_width}}  {f'h{machine.working}':7}"
+            f"  {_amount(machine.used, schedule.unit):>6}{runs}  {saved}"
+        )
+
+
+def summary(schedule):
+    """Return the three lines that say what a schedule costs and saves."""
+    per_step = schedule.forward_steps / schedule.steps
+    peak, full, budget = (
+        _amount(size, schedule.unit)
+        for size in (schedule.peak_bytes, schedule.full_bytes, schedule.budget)
+    )
+    unit = " units" if schedule.unit == "units" else ""
+    return (
+        f"{schedule.strategy}: {schedule.forward_steps} forward steps for {schedule.steps} steps, "
+        f"{per_step:.3f} per step\n"
+        f"saved states: {peak}{unit} at most, of {budget}{unit} allowed; full BPTT {full}{unit}; "
+        f"{schedule.saved_fraction:.1%} saved\n"
+        f"time: {schedule.time_factor():.3f} of full BPTT's, where a backward takes two forwards"
+    )
+
+
+def _run(start, stop):
+    return f"run step {stop}" if stop == start + 1 else f"run steps {start + 1}-{stop}"
+
+
+def _state(state):
+    step, internal = state
+    return f"[{step}]" if internal else f"h{step}"
+
+
+def _amount(size, unit):
+    return format_bytes(size) if unit == "bytes" else str(size)
+
+
+def _digits(executions):
+    return "".join("." if n == 0 else str(n) if n < 10 else "+" for n in executions.tolist())

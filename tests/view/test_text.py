@@ -1,0 +1,49 @@
+"""The table of a schedule, line by line."""
+
+from membptt.memory import Units
+from membptt.schedules import Schedule, schedule
+from membptt.view.text import summary, table
+
+
+def test_a_schedule_for_three_steps_as_people_read_it():
+    lines = list(table(schedule(3, Units(4, alpha=3))))
+    assert [line.rstrip() for line in lines] == [
+        "       action                             working  in use  runs of step 1...3  saved states",
+        "    0  run step 1, save h1                h1            1  1..                 h1",
+        "    1  run steps 2-3, save internal [3]   h3            4  111                 h1 [3]",
+        "    2  backward of step 3                 h3            4  111                 h1 [3]",
+        "    3  free [3]                           h3            1  111                 h1",
+        "    4  go back to h1                      h1            1  111                 h1",
+        "    5  free h1                            h1            0  111                 -",
+        "    6  run step 2, save internal [2]      h2            3  121                 [2]",
+        "    7  backward of step 2                 h2            3  121                 [2]",
+        "    8  free [2]                           h2            0  121                 -",
+        "    9  go back to h0                      h0            0  121                 -",
+        "   10  run step 1, save internal [1]      h1            3  221                 [1]",
+        "   11  backward of step 1                 h1            3  221                 [1]",
+        "   12  free [1]                           h1            0  221                 -",
+    ]
+
+
+def test_long_schedules_leave_the_counts_out_and_stream():
+    lines = table(schedule(1_000_000, Units(50), "hsm"))
+    assert "runs of step" not in next(lines)
+    assert next(lines).split()[:3] == ["0", "run", "steps"]
+
+
+def test_ten_runs_and_more_are_a_plus():
+    made = schedule(12, Units(1), "ism")
+    assert list(table(made))[-1].split()[-2] == "+++987654321"
+
+
+def test_summary_in_units_and_in_bytes():
+    in_units = schedule(1000, Units(77, alpha=3))
+    assert summary(in_units).splitlines() == [
+        "optimal: 1999 forward steps for 1000 steps, 1.999 per step",
+        "saved states: 77 units at most, of 77 units allowed; full BPTT 3000 units; 97.4% saved",
+        "time: 1.333 of full BPTT's, where a backward takes two forwards",
+    ]
+    in_bytes = Schedule.from_actions(
+        list(schedule(3, Units(4, 3))), 3, hidden=1024, internal=3072, unit="bytes", budget=5000
+    )
+    assert "4.00 KiB at most, of 4.88 KiB allowed; full BPTT 9.00 KiB" in summary(in_bytes)
