@@ -5,6 +5,7 @@ import json
 from membptt.memory import Units
 from membptt.schedules import schedule
 from membptt.solver import STRATEGIES
+from membptt.view.svg import draw, page
 from membptt.view.text import summary, table
 
 # What a budget in bytes is counted with; the same defaults as `membptt train`.
@@ -32,6 +33,11 @@ def add_arguments(subparsers):
     sizes.add_argument("--dtype", choices=("float32", "float64"), help="of the states (float32)")
     parser.add_argument("--strategy", choices=tuple(STRATEGIES), default="optimal")
     parser.add_argument("--actions", action="store_true", help="print every action")
+    parser.add_argument(
+        "--html",
+        metavar="FILE",
+        help="write a page with the drawing and every action (FILE.svg: the drawing alone)",
+    )
     parser.add_argument("--json", action="store_true", help="one JSON object as the last line")
 
 
@@ -48,6 +54,11 @@ def run(args, out):
         for line in table(planned):
             print(line, file=out)
     print(summary(planned), file=out)
+    if args.html:
+        write = draw if args.html.endswith(".svg") else page
+        text = write(planned)
+        with open(args.html, "w", encoding="utf-8") as file:
+            file.write(text)
     if args.json:
         out.flush()
         print(json.dumps(report(planned)))

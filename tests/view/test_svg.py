@@ -1,0 +1,48 @@
+"""The drawing is well-formed, self-contained, and has a mark for everything that happens."""
+
+from xml.etree import ElementTree
+
+import pytest
+
+from membptt.memory import Units
+from membptt.schedules import AdvanceSaveHidden, AdvanceSaveInternal, Backward, Restore, schedule
+from membptt.view.svg import draw, page
+
+
+def marks(drawing, kind):
+    return [
+        element.get("class")
+        for element in ElementTree.fromstring(drawing).iter()
+        if element.get("class") == kind
+    ]
+
+
+@pytest.mark.parametrize("steps", [1, 2, 10, 100])
+@pytest.mark.parametrize("name", ["full", "hsm", "optimal"])
+def test_one_mark_for_each_action(steps, name):
+    made = schedule(steps, Units(3 * steps, 3), name)
+    drawing = draw(made)
+    count = {kind: sum(type(action) is kind for action in made) for kind in set(map(type, made))}
+    in_legend = 1
+    assert len(marks(drawing, "back")) == count[Backward] + in_legend
+    assert len(marks(drawing, "ring")) == count.get(Restore, 0) + in_legend
+    assert len(marks(drawing, "hidden")) == count.get(AdvanceSaveHidden, 0) + in_legend
+    assert len(marks(drawing, "internal")) == count[AdvanceSaveInternal] + in_legend
+
+
+def test_self_contained_and_for_both_modes():
+    drawing = draw(schedule(10, Units(6, 3)))
+    assert drawing.count("http") == 1  # the name of the SVG namespace
+    assert "prefers-color-scheme: dark" in drawing
+    assert ElementTree.fromstring(drawing).find("{http://www.w3.org/2000/svg}title") is not None
+
+
+def test_a_page_holds_the_drawing_and_the_table():
+    text = page(schedule(10, Units(6, 3)))
+    assert text.startswith("<!doctype html>") and "<svg" in text
+    assert "22 forward steps" in text and "backward of step 10" in text
+
+
+def test_no_drawing_that_nobody_can_open():
+    with pytest.raises(ValueError, match="actions; a drawing holds"):
+        draw(schedule(10_000, Units(50), "hsm"))
