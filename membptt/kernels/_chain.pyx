@@ -268,8 +268,8 @@ cdef class Chain:
 
     cdef void back_share(self, long lo, long hi) noexcept nogil:
         """dh_prev = da W_h transposed, panels lo ... hi - 1."""
-        self.k.product_back(self.d, self.W_h_back, self.dstate, self.batch, self.panels,
-                            self.hidden_size, self.rows, self.first, False, lo, hi)
+        self.k.product_back(self.d, self.W_h_back, self.dstate, self.batch, self.blocks,
+                            self.gates, self.hidden_size, self.rows, self.first, False, lo, hi)
 
     cdef void flush_share(self, long lo, long hi) noexcept nogil:
         """Add the block that begins at this step to the weight gradients, panels lo ... hi - 1."""

@@ -129,7 +129,7 @@ cdef class CompiledHead(Head):
                             self.outputs, self.rows, self.first, self.scale, lo, hi)
 
     cdef void add_to_dh(self, void *dh, long lo, long hi) noexcept nogil:
-        self.k.product_back(self.d, self.packed_back, dh, self.batch, self.panels,
+        self.k.product_back(self.d, self.packed_back, dh, self.batch, self.panels, 1,
                             self.hidden_size, self.rows, self.first, True, lo, hi)
 
     cdef void add_to_gradients(self, team *threads) noexcept nogil:

@@ -24,7 +24,7 @@ typedef struct {
 
     /* weights [K, G*H] -> panels [units/W * G][K][W], plus bias [G*H] on every row unless NULL */
     void (*pack)(const void *weights, const void *bias, void *panels, long K, long H, long G);
-    /* weights [H, G*N] -> panels of the transpose [H/W][N panels * G * W][W] */
+    /* weights [H, G*N] -> panels of the transpose [H/W][G * N/W * W][W], gate after gate */
     void (*pack_transposed)(const void *weights, void *panels, long H, long N, long G);
     /* row-major [rows, N] -> the panels lo ... hi - 1 of `stride` rows each, from row `first` */
     void (*to_panels)(const void *matrix, void *panels, long rows, long N, long stride, long first,
@@ -33,9 +33,10 @@ typedef struct {
     /* out panels [.][stride][W] = bias + a [rows, K] . packed, for the panels lo ... hi - 1 */
     void (*project)(const void *a, const void *packed, const void *bias, void *out, long rows,
                     long K, long stride, long lo, long hi);
-    /* out [rows, N] (+)= d . packed, d in panels [kpanels][stride][W] from row `first` */
-    void (*product_back)(const void *d, const void *packed, void *out, long rows, long kpanels,
-                         long N, long stride, long first, int accumulate, long lo, long hi);
+    /* out [rows, N] (+)= d . packed, d in panels [blocks * G][stride][W] from row `first` */
+    void (*product_back)(const void *d, const void *packed, void *out, long rows, long blocks,
+                         long G, long N, long stride, long first, int accumulate, long lo,
+                         long hi);
     /* sums [panels][K][W] in double += a^T d over `rows` rows, both in panels [.][stride][W];
        bias_sums [panels][W] += the column sums of d */
     void (*weight_gradient)(const void *a, const void *d, double *sums, double *bias_sums,

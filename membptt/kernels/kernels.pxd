@@ -12,7 +12,7 @@ cdef extern from "kernels.h" nogil:
         void (*project)(const void *, const void *, const void *, void *,
                         long, long, long, long, long) noexcept nogil
         void (*product_back)(const void *, const void *, void *,
-                             long, long, long, long, long, int, long, long) noexcept nogil
+                             long, long, long, long, long, long, int, long, long) noexcept nogil
         void (*weight_gradient)(const void *, const void *, double *, double *,
                                 long, long, long, long, long) noexcept nogil
         void (*token_gradient)(const int64_t *, const void *, double *, double *,

@@ -96,8 +96,8 @@ static void NAME(pack_transposed)(const void *weights_, void *panels_, long H, l
     const REAL *weights = weights_;
     REAL *panels = panels_;
     for (long n = 0; n * PW < H; n++)
-        for (long u = 0; u * PW < N; u++)
-            for (long g = 0; g < G; g++)
+        for (long g = 0; g < G; g++)
+            for (long u = 0; u * PW < N; u++)
                 for (long jj = 0; jj < PW; jj++, panels += PW)
                     for (long j = 0; j < PW; j++) {
                         const long row = n * PW + j, column = u * PW + jj;
@@ -144,13 +144,13 @@ static void NAME(project)(const void *a_, const void *packed_, const void *bias_
 }
 
 static void NAME(product_back)(const void *d_, const void *packed_, void *out_, long rows,
-                               long kpanels, long N, long stride, long first, int accumulate,
-                               long lo, long hi)
+                               long blocks, long G, long N, long stride, long first,
+                               int accumulate, long lo, long hi)
 {
     const REAL *d = (const REAL *)d_ + first * PW, *packed = packed_;
     REAL *out = out_;
     REAL tile[4 * ROWS * PW];
-    const long K = kpanels * PW;
+    const long K = G * blocks * PW;
     for (long p = lo; p < hi; p += 4) {
         const int panels = hi - p < 4 ? (int)(hi - p) : 4;
         for (long r = 0; r < rows; r += ROWS) {
@@ -163,8 +163,10 @@ static void NAME(product_back)(const void *d_, const void *packed_, void *out_, 
                         memcpy(tile + (q * ROWS + i) * PW, out + (r + i) * N + n,
                                (size_t)part * sizeof(REAL));
                     }
-            NAME(tile_product)(tile, count, panels, d + r * PW, PW, 1, PW, kpanels, stride * PW,
-                               packed + p * K * PW, K * PW);
+            for (long g = 0; g < G; g++) /* gate by gate: an order that no width enters */
+                NAME(tile_product)(tile, count, panels, d + (g * stride + r) * PW, PW, 1, PW,
+                                   blocks, G * stride * PW,
+                                   packed + (p * K + g * blocks * PW) * PW, K * PW);
             for (int q = 0; q < panels; q++)
                 for (int i = 0; i < count; i++) {
                     const long n = (p + q) * PW, part = N - n < PW ? N - n : PW;
