@@ -1,0 +1,277 @@
+"""The training loop: one update is one window, one schedule, one step of the optimizer.
+
+    window [T, B] -> loss and gradients by the schedule -> clip -> Adam -> the window that follows
+
+The hidden state goes from one window to the next, and back to zeros where the text begins anew. The
+bits of the parameters depend on the seed, the text and the sizes, never on strategy or budget.
+"""
+
+import hashlib
+import math
+import statistics
+import time
+from dataclasses import dataclass
+
+import numpy as np
+
+from membptt.executor import Executor
+from membptt.training.corpus import Windows
+from membptt.training.measure import PeakMeter
+from membptt.training.optimizers import clip_by_norm, positive
+
+TRACED = 2  # updates under the meter: the second one reuses all that the first one allocated
+
+
+@dataclass(frozen=True)
+class Update:
+    """What one update did.
+
+    Attributes
+    ----------
+    number : int
+        1, 2, ..., counted from the start of training.
+    loss : float
+        Before the update, in nats a character.
+    gradient_norm : float
+        Before clipping.
+    forward_steps : int
+        Steps run forward, recomputations included.
+    peak_bytes : int
+        The most bytes of the arena in use at once.
+    seconds : float
+        Wall-clock time.
+    """
+
+    number: int
+    loss: float
+    gradient_norm: float
+    forward_steps: int
+    peak_bytes: int
+    seconds: float
+
+    @property
+    def bits(self):
+        """The loss in bits a character."""
+        return self.loss / math.log(2)
+
+
+class Trainer:
+    """Trains a cell and a head to tell the next character of a text.
+
+    The first two updates run under a `PeakMeter`, which slows them a little; the later ones run at
+    full speed and allocate nothing that these did not.
+
+    Parameters
+    ----------
+    cell : membptt.Cell
+        Its input size is that of the alphabet; its parameters are changed in place.
+    head : membptt.SoftmaxHead
+        As many classes as the alphabet has characters.
+    schedule : membptt.Schedule
+        Its number of steps is the length of a window.
+    corpus : Corpus
+    optimizer : Adam
+        Over `all_params(cell, head)`.
+    batch : int
+        Streams that the text is cut into.
+    clip : float
+        Largest norm of all gradients together; infinity to leave them as they are.
+    meter : PeakMeter, optional
+        One that was started before cell, head and optimizer were made, so that these are counted
+        too; by default one that starts here.
+
+    Attributes
+    ----------
+    updates : int
+        How many were made since the start of training.
+    position : int
+        Where in every stream the next window starts.
+    state : tuple of numpy.ndarray
+        The hidden state that enters the next window.
+    last : Update or None
+        The last one made here.
+    loss_first, loss_last : float or None
+        In nats a character; kept over save and resume.
+
+    Raises
+    ------
+    ValueError
+        If the text is too short, or its alphabet is not the cell's and the head's.
+    """
+
+    def __init__(self, cell, head, schedule, corpus, optimizer, batch, clip=1.0, meter=None):
+        for name, size in (("input_size", cell.input_size), ("head's outputs", head.outputs)):
+            if size != len(corpus.alphabet):
+                raise ValueError(
+                    f"{name} is {size}; give {len(corpus.alphabet)}, as many as {corpus.name} has "
+                    "distinct characters"
+                )
+        self.meter = meter or PeakMeter()
+        self.cell = cell
+        self.head = head
+        self.schedule = schedule
+        self.corpus = corpus
+        self.optimizer = optimizer
+        self.clip = positive("clip", clip)
+        self.windows = Windows(corpus, schedule.steps, batch)
+        self.executor = Executor(cell, schedule, batch)
+        self.updates = self.position = 0
+        self.state = cell.zero_state(batch)
+        self.last = self.loss_first = self.loss_last = None
+        self.seconds = []
+        self.arena_peak_bytes = None
+
+    def update(self):
+        """Train on the next window.
+
+        Returns
+        -------
+        Update
+
+        Raises
+        ------
+        FloatingPointError
+            If the loss or the norm of the gradients is not finite. Nothing has been changed then.
+        ValueError
+            If a parameter is not finite.
+        """
+        started = time.perf_counter()
+        number = self.updates + 1
+        inputs, targets = self.windows.at(self.position)
+        try:
+            with np.errstate(over="ignore", invalid="ignore"):  # found and named below
+                result = self.executor.run(inputs, self.head.with_targets(targets), self.state)
+                norm = clip_by_norm(result.grads, self.clip)
+        except (FloatingPointError, ValueError) as error:
+            raise type(error)(f"update {number}: {error}") from None
+        if not math.isfinite(norm):
+            raise FloatingPointError(f"update {number}: {self.blame_gradient(result.grads)}")
+        self.optimizer.step(result.grads)
+        self.position = self.windows.after(self.position)
+        self.state = result.state
+        if self.position == 0:
+            self.state = self.cell.zero_state(self.windows.batch)
+        self.updates = number
+        self.loss_last = result.loss
+        if number == 1:
+            self.loss_first = result.loss
+        seconds = time.perf_counter() - started
+        self.count(result.stats, seconds)
+        self.last = Update(
+            number, result.loss, norm, result.stats.forward_steps, result.stats.peak_bytes, seconds
+        )
+        return self.last
+
+    def count(self, stats, seconds):
+        """Note what an update took; stop the meter when it has seen enough."""
+        self.seconds.append(seconds)
+        self.arena_peak_bytes = max(self.arena_peak_bytes or 0, stats.peak_bytes)
+        if len(self.seconds) == TRACED:
+            self.meter.stop()
+
+    def blame_gradient(self, grads):
+        """Return a line that says which gradient is not finite, and in which steps."""
+        begin = f"steps {self.position + 1} to {self.position + self.windows.steps} of every stream"
+        for name, value in grads.items():
+            if not np.isfinite(value).all():
+                return (
+                    f"the gradient of {name} is not finite after {begin}; lower the learning rate "
+                    "or take fewer steps"
+                )
+        return f"the norm of the gradients overflows after {begin}; lower the learning rate"
+
+    def seconds_per_update(self):
+        """Return the median over the updates made here, without the traced ones if it can."""
+        timed = self.seconds[TRACED:] or self.seconds
+        return statistics.median(timed) if timed else None
+
+    def report(self):
+        """Return the numbers of the run, by the names that the command line prints.
+
+        Returns
+        -------
+        dict
+            ``measured_peak_bytes`` is what the meter saw: the arena, parameters, gradients,
+            moments, workspace and windows together, but not the text. ``seconds_per_update`` is
+            the median. What was not measured, because no update was made, is None.
+        """
+        if self.seconds:
+            self.meter.stop()
+        return {
+            "updates": self.updates,
+            "loss_first": self.loss_first,
+            "loss_last": self.loss_last,
+            "bits_per_char_last": None if self.loss_last is None else self.loss_last / math.log(2),
+            "budget_bytes": self.schedule.budget,
+            "arena_peak_bytes": self.arena_peak_bytes,
+            "measured_peak_bytes": self.meter.peak_bytes,
+            "full_bytes": self.schedule.full_bytes,
+            "forward_steps_per_update": self.schedule.forward_steps,
+            "seconds_per_update": self.seconds_per_update(),
+            "parameters_sha256": digest(all_params(self.cell, self.head)),
+        }
+
+    def arrays(self):
+        """Return all that training goes on from, by name: what `restore` takes."""
+        params = {f"param/{name}": array for name, array in self.optimizer.params.items()}
+        moments = {f"adam/{name}": array for name, array in self.optimizer.arrays().items()}
+        state = {
+            f"state/{name}": array
+            for name, array in zip(self.cell.hidden_names, self.state, strict=True)
+        }
+        losses = [math.nan if x is None else x for x in (self.loss_first, self.loss_last)]
+        return (
+            params
+            | moments
+            | state
+            | {
+                "updates": np.array(self.updates),
+                "position": np.array(self.position),
+                "losses": np.array(losses),
+                "text": np.frombuffer(bytes.fromhex(self.corpus.sha256), np.uint8),
+                "alphabet": np.array([ord(character) for character in self.corpus.alphabet]),
+            }
+        )
+
+    def restore(self, arrays):
+        """Go on from what `arrays` returned, to the same bits as without the interruption.
+
+        Raises
+        ------
+        ValueError
+            If the text is another one, or an array is missing or of another shape or type; nothing
+            has been changed then.
+        """
+        here = self.arrays()
+        if not np.array_equal(arrays.get("text"), here["text"]):
+            raise ValueError(f"it was trained on another text than {self.corpus.name}")
+        for name, mine in here.items():
+            found = arrays.get(name)
+            if found is None or (found.shape, found.dtype) != (mine.shape, mine.dtype):
+                what = "missing" if found is None else f"{found.dtype} {list(found.shape)}"
+                raise ValueError(f"{name} is {what}, not {mine.dtype} {list(mine.shape)}")
+        for name, value in self.optimizer.params.items():
+            value[...] = arrays[f"param/{name}"]
+        self.optimizer.restore(
+            {name.removeprefix("adam/"): arrays[name] for name in arrays if name[:5] == "adam/"}
+        )
+        self.state = tuple(arrays[f"state/{name}"] for name in self.cell.hidden_names)
+        self.updates = int(arrays["updates"])
+        self.position = int(arrays["position"])
+        if self.updates:
+            self.loss_first, self.loss_last = arrays["losses"].tolist()
+
+
+def all_params(cell, head):
+    """Return the parameters of both in one dict: what the optimizer moves."""
+    return cell.params | head.params
+
+
+def digest(params):
+    """Return the SHA-256 over names, types, shapes and bytes of all parameters, sorted by name."""
+    found = hashlib.sha256()
+    for name in sorted(params):
+        value = np.ascontiguousarray(params[name])
+        found.update(f"{name} {value.dtype.name} {value.shape}\n".encode())
+        found.update(value.astype(value.dtype.newbyteorder("<"), copy=False).tobytes())
+    return found.hexdigest()
