@@ -1,0 +1,140 @@
+"""Checkpoints: one .npz file with all that training goes on from.
+
+A file holds the arrays, the settings as JSON, the format's version, and a SHA-256 over all of that.
+It is written beside its place and moved there in one step, so that a crash or a full disk leaves
+the file of before. It is read without pickle: a file cannot run code.
+"""
+
+import contextlib
+import hashlib
+import json
+import os
+import struct
+import zipfile
+import zlib
+from pathlib import Path
+
+import numpy as np
+
+FORMAT = 1
+
+# What NumPy and zipfile raise for a file that was cut or altered.
+DAMAGE = (
+    ValueError,
+    KeyError,
+    EOFError,
+    OSError,
+    NotImplementedError,
+    RuntimeError,
+    SyntaxError,
+    struct.error,
+    zlib.error,
+    zipfile.BadZipFile,
+)
+
+
+def save_checkpoint(path, settings, arrays):
+    """Write a checkpoint in the place of `path`.
+
+    Parameters
+    ----------
+    path : str or path
+        Ends as you like; an older file is replaced.
+    settings : dict
+        Of what JSON can hold.
+    arrays : dict of numpy.ndarray
+
+    Raises
+    ------
+    OSError
+        If it cannot be written; the file of before is still there then.
+    """
+    path = Path(os.path.realpath(path))  # a link stays a link
+    text = json.dumps(settings, sort_keys=True).encode()
+    content = arrays | {"settings": np.frombuffer(text, np.uint8), "format": np.array(FORMAT)}
+    content["sha256"] = np.frombuffer(digest(content), np.uint8)
+    temporary = beside(path)
+    try:
+        with open(temporary, "xb") as file:
+            np.savez(file, **content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except BaseException:
+        with contextlib.suppress(FileNotFoundError):
+            temporary.unlink()
+        raise
+    sync_directory(path.parent)
+
+
+def load_checkpoint(path):
+    """Return settings and arrays of a checkpoint.
+
+    Raises
+    ------
+    ValueError
+        If there is no such file, or it is not a checkpoint of this version, or was cut or altered.
+    """
+    name = f"checkpoint {str(path)!r}"
+    if not os.path.exists(path):
+        raise ValueError(f"{name} does not exist; give a file that --save wrote")
+    if os.path.isdir(path):
+        raise ValueError(f"{name} is a directory; give a file that --save wrote")
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            content = {key: file[key] for key in file.files}
+        found, version = content.pop("sha256").tobytes(), int(content["format"])
+        settings = json.loads(content["settings"].tobytes())
+    except DAMAGE as error:
+        raise ValueError(
+            f"{name} cannot be read (not a checkpoint, or cut short); give a file that --save wrote"
+        ) from error
+    if version != FORMAT:
+        raise ValueError(
+            f"{name} has format {version}, this version of membptt reads {FORMAT}; resume it with "
+            "the version that wrote it"
+        )
+    if found != digest(content):
+        raise ValueError(f"{name} was altered since it was written; give an intact file")
+    del content["format"], content["settings"]
+    return settings, content
+
+
+def check_writable(path):
+    """Raise a ValueError unless a file can be made at `path`: better now than after training."""
+    name = f"save is {str(path)!r}"
+    if os.path.isdir(path):
+        raise ValueError(f"{name}, a directory; give a file")
+    try:
+        temporary = beside(Path(os.path.realpath(path)))
+        temporary.touch(exist_ok=False)
+        temporary.unlink()
+    except (OSError, ValueError) as error:  # ValueError: a null byte in the path
+        raise ValueError(
+            f"{name}, where no file can be written ({getattr(error, 'strerror', error)}); give a "
+            "file in a folder that exists and is yours"
+        ) from None
+
+
+def beside(path):
+    """Return a new name in the same folder."""
+    return path.with_name(f".{path.name}.{os.urandom(4).hex()}.part")
+
+
+def digest(content):
+    """Return the SHA-256 over names, types, shapes and bytes, sorted by name."""
+    found = hashlib.sha256()
+    for name in sorted(content):
+        value = content[name]
+        found.update(f"{name} {value.dtype.str} {value.shape}\n".encode())
+        found.update(value.tobytes())
+    return found.digest()
+
+
+def sync_directory(path):
+    """Make the directory's entries outlast a crash."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
