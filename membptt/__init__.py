@@ -1,0 +1,53 @@
+"""Train recurrent networks on sequences of any length inside a memory budget in bytes.
+
+>>> import membptt as mb
+>>> import numpy as np
+>>> cell = mb.LSTM(input_size=50, hidden_size=32)
+>>> head = mb.SoftmaxHead(hidden_size=32, outputs=50)
+>>> text = np.random.default_rng(0).integers(50, size=(1001, 4))  # 1000 steps, batch 4
+>>> schedule = mb.schedule(1000, "77 KiB", cell=cell, batch=4)
+>>> result = mb.bptt(cell, text[:-1], head.with_targets(text[1:]), schedule)
+>>> full = mb.full_bptt(cell, text[:-1], head.with_targets(text[1:]))
+>>> all((result.grads[name] == full.grads[name]).all() for name in full.grads)
+True
+>>> f"{result.stats.peak_bytes:,} bytes in place of {full.stats.peak_bytes:,}"
+'78,848 bytes in place of 3,072,000'
+>>> f"{result.stats.forward_steps} forward steps in place of {full.stats.forward_steps}"
+'1999 forward steps in place of 1000'
+
+The words and the mathematics stand beside the code; a newcomer follows ``membptt.cells``,
+``membptt.solver``, ``membptt.schedules``, ``membptt.executor``.
+"""
+
+from membptt._version import __version__
+from membptt.cells import LSTM, RNN, Cell
+from membptt.executor import Executor, Result, Stats, bptt
+from membptt.memory import Units, parse_bytes
+from membptt.oracle.differences import check_gradients
+from membptt.oracle.full import full_bptt
+from membptt.schedules import Schedule, schedule
+from membptt.solver.strategies import forward_steps
+from membptt.training import Adam, Corpus, LinearHead, SoftmaxHead, Trainer
+
+__all__ = [
+    "LSTM",
+    "RNN",
+    "Adam",
+    "Cell",
+    "Corpus",
+    "Executor",
+    "LinearHead",
+    "Result",
+    "Schedule",
+    "SoftmaxHead",
+    "Stats",
+    "Trainer",
+    "Units",
+    "__version__",
+    "bptt",
+    "check_gradients",
+    "forward_steps",
+    "full_bptt",
+    "parse_bytes",
+    "schedule",
+]
