@@ -6,14 +6,14 @@ import json
 
 import pytest
 
-from membptt import cli_schedule
+from membptt.cli import schedule
 
 
 def run(*words):
     parser = argparse.ArgumentParser()
-    cli_schedule.add_arguments(parser.add_subparsers())
+    schedule.add_arguments(parser.add_subparsers())
     out = io.StringIO()
-    assert cli_schedule.run(parser.parse_args(["schedule", *words]), out) == 0
+    assert schedule.run(parser.parse_args(["schedule", *words]), out) == 0
     return out.getvalue()
 
 

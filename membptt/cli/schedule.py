@@ -2,14 +2,17 @@
 
 import json
 
+from membptt.checks import DTYPES
+from membptt.cli.values import whole
 from membptt.memory import Units
 from membptt.schedules import schedule
 from membptt.solver import STRATEGIES
+from membptt.training.settings import CELLS, Settings
 from membptt.view.svg import draw, page
 from membptt.view.text import summary, table
 
 # What a budget in bytes is counted with; the same defaults as `membptt train`.
-CELL_DEFAULTS = {"cell": "lstm", "hidden": 256, "batch": 16, "dtype": "float32"}
+CELL_DEFAULTS = {name: getattr(Settings, name) for name in ("cell", "hidden", "batch", "dtype")}
 
 
 def add_arguments(subparsers):
@@ -19,18 +22,17 @@ def add_arguments(subparsers):
         help="plan within a memory budget, and show the plan",
         description="Plan one training iteration within a memory budget: how many forward steps "
         "it takes, what it saves, and each of its actions.",
-        allow_abbrev=False,
     )
-    parser.add_argument("--steps", type=int, required=True, help="T, the length of the sequence")
+    parser.add_argument("--steps", type=whole, required=True, help="T, the length of the sequence")
     budget = parser.add_mutually_exclusive_group(required=True)
     budget.add_argument("--memory", help='bytes for saved states, such as "2 MiB"')
-    budget.add_argument("--units", type=int, help="memory as the strategy counts it")
-    parser.add_argument("--alpha", type=int, help="with --units: internal over hidden state (1)")
+    budget.add_argument("--units", type=whole, help="memory as the strategy counts it")
+    parser.add_argument("--alpha", type=whole, help="with --units: internal over hidden state (1)")
     sizes = parser.add_argument_group("with --memory, what the bytes are counted with")
-    sizes.add_argument("--cell", choices=("lstm", "rnn"), help="kind of cell (lstm)")
-    sizes.add_argument("--hidden", type=int, help="hidden size (256)")
-    sizes.add_argument("--batch", type=int, help="sequences side by side (16)")
-    sizes.add_argument("--dtype", choices=("float32", "float64"), help="of the states (float32)")
+    sizes.add_argument("--cell", choices=tuple(CELLS), help="kind of cell (lstm)")
+    sizes.add_argument("--hidden", type=whole, help="hidden size (256)")
+    sizes.add_argument("--batch", type=whole, help="sequences side by side (16)")
+    sizes.add_argument("--dtype", choices=DTYPES, help="of the states (float32)")
     parser.add_argument("--strategy", choices=tuple(STRATEGIES), default="optimal")
     parser.add_argument("--actions", action="store_true", help="print every action")
     parser.add_argument(
@@ -79,15 +81,9 @@ def plan(args):
     if args.alpha is not None:
         raise ValueError(f"--alpha is {args.alpha} with --memory; leave it out: the cell fixes it")
     given = {name: CELL_DEFAULTS[name] if value is None else value for name, value in given.items()}
-    cell = make_cell(given["cell"], given["hidden"], given["dtype"])
+    # The input size does not matter to the size of the states.
+    cell = CELLS[given["cell"]](1, given["hidden"], given["dtype"])
     return schedule(args.steps, args.memory, args.strategy, cell, given["batch"])
-
-
-def make_cell(kind, hidden, dtype):
-    """Return the cell whose states are counted; its input size does not matter to them."""
-    from membptt import cells  # here, since planning in units needs no cell
-
-    return {"lstm": cells.LSTM, "rnn": cells.RNN}[kind](1, hidden, dtype=dtype)
 
 
 def report(planned):

@@ -1,0 +1,134 @@
+"""``membptt check``: every schedule against full BPTT to the bit, and both against differences."""
+
+import json
+from argparse import SUPPRESS
+
+import numpy as np
+
+from membptt.cells.base import BACKENDS
+from membptt.checks import DTYPES
+from membptt.executor import bptt
+from membptt.oracle.differences import check_gradients
+from membptt.oracle.full import full_bptt
+from membptt.schedules import schedule
+from membptt.solver import STRATEGIES
+from membptt.solver.strategies import Sizes
+from membptt.training.heads import LinearHead, SoftmaxHead
+from membptt.training.settings import CELLS
+
+BATCH, INPUTS, HIDDEN, OUTPUTS = 3, 4, 7, 5
+LENGTHS = (1, 2, 3, 13)
+
+
+def add_arguments(subparsers):
+    """Add the command and its options."""
+    parser = subparsers.add_parser(
+        "check",
+        help="check gradients: every schedule against full BPTT, and against differences",
+        description="Compare loss, gradients and last state of every schedule with full BPTT, bit "
+        "for bit, and the gradients with central differences in float64. Exit code 1 if one fails.",
+    )
+    parser.add_argument("--cell", choices=tuple(CELLS), default=SUPPRESS, help="default: all")
+    parser.add_argument(
+        "--strategy", choices=tuple(STRATEGIES), default=SUPPRESS, help="default: all"
+    )
+    parser.add_argument(
+        "--backend", choices=("auto", *BACKENDS), default="auto", help="default: all there are"
+    )
+    parser.add_argument("--json", action="store_true", help="report as JSON, the last line")
+
+
+def run(args, out):
+    """Check, print what people read to `out`, and the JSON object to standard output.
+
+    Returns
+    -------
+    int
+        The exit code: 0, or 1 if a case failed.
+    """
+    cells = [args.cell] if "cell" in args else list(CELLS)
+    strategies = [args.strategy] if "strategy" in args else list(STRATEGIES)
+    backends = list(BACKENDS) if args.backend == "auto" else [args.backend]
+    cases = failures = 0
+    largest = 0.0
+    for cell in cells:
+        for backend in backends:
+            for title, differences, tolerance in groups(cell, strategies, backend):
+                failed = sum(not difference <= tolerance for difference in differences)
+                worst = max(differences)
+                verdict = "FAIL" if failed else "ok  "
+                print(
+                    f"{verdict} {cell:<5} {backend:<7} {title:<32} {len(differences):>4} cases, "
+                    f"{failed} failed, largest difference {worst:.1e}",
+                    file=out,
+                )
+                cases += len(differences)
+                failures += failed
+                largest = max(largest, worst)
+    print(f"{cases} cases, {failures} failed, largest difference {largest:.1e}", file=out)
+    if args.json:
+        out.flush()
+        report = {"ok": failures == 0, "cases": cases, "failures": failures}
+        print(json.dumps(report | {"max_difference": largest}))
+    return 1 if failures else 0
+
+
+def groups(cell, strategies, backend):
+    """Yield title, differences and tolerance of each group of cases."""
+    for strategy in strategies:
+        for dtype in DTYPES:
+            title = f"{strategy}, {dtype}: to the bit"
+            yield title, list(bit_differences(cell, strategy, backend, dtype)), 0.0
+        yield f"{strategy}, float64: differences", list(slopes(cell, strategy, backend)), 1e-6
+
+
+def bit_differences(cell, strategy, backend, dtype):
+    """Yield the largest difference from full BPTT of each schedule: 0.0 where all bits agree."""
+    for steps in LENGTHS:
+        for dense in (False, True):
+            model, inputs, head, state = problem(cell, backend, dtype, steps, dense)
+            full = full_bptt(model, inputs, head, state)
+            for budget in budgets(model, strategy, steps):
+                plan = schedule(steps, budget, strategy, model, BATCH)
+                yield difference(bptt(model, inputs, head, plan, state), full)
+
+
+def slopes(cell, strategy, backend):
+    """Yield the largest relative difference from central differences, at the least budget."""
+    for dense in (False, True):
+        model, inputs, head, state = problem(cell, backend, "float64", 7, dense)
+        plan = schedule(7, budgets(model, strategy, 7)[0], strategy, model, BATCH)
+        yield check_gradients(model, inputs, head, plan, state, samples=12).max_difference
+
+
+def problem(cell, backend, dtype, steps, dense):
+    """Return a small cell, inputs, a head with targets, and an initial state, all random."""
+    generator = np.random.default_rng(steps)
+    model = CELLS[cell](INPUTS, HIDDEN, dtype, seed=steps, backend=backend)
+    state = tuple(
+        generator.standard_normal((BATCH, HIDDEN)).astype(dtype) for _ in model.hidden_names
+    )
+    if dense:
+        inputs = generator.standard_normal((steps, BATCH, INPUTS)).astype(dtype)
+        targets = generator.standard_normal((steps, BATCH, OUTPUTS)).astype(dtype)
+        return model, inputs, LinearHead(HIDDEN, OUTPUTS, dtype).with_targets(targets), state
+    inputs = generator.integers(INPUTS, size=(steps, BATCH))
+    targets = generator.integers(OUTPUTS, size=(steps, BATCH))
+    return model, inputs, SoftmaxHead(HIDDEN, OUTPUTS, dtype).with_targets(targets), state
+
+
+def budgets(model, strategy, steps):
+    """Return the least budget in bytes, four above it, and one above every need."""
+    sizes = Sizes(model.hidden_nbytes(BATCH), model.internal_nbytes(BATCH))
+    least = STRATEGIES[strategy].least_budget(steps, sizes)
+    most = steps * sizes.internal
+    between = [least + (most - least) * part // 5 for part in range(5)]
+    return [*sorted(set(between)), most + sizes.hidden]
+
+
+def difference(result, full):
+    """Return the largest absolute difference of two results; NaN where one is NaN."""
+    pairs = [(result.loss, full.loss)]
+    pairs += [(result.grads[name], full.grads[name]) for name in full.grads]
+    pairs += zip(result.state + result.state_grad, full.state + full.state_grad, strict=True)
+    return max(float(np.abs(np.subtract(mine, theirs)).max()) for mine, theirs in pairs)

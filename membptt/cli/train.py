@@ -1,0 +1,201 @@
+"""``membptt train``: a character-level language model, trained inside a budget of bytes."""
+
+import json
+import math
+import sys
+import time
+from argparse import SUPPRESS
+
+from tqdm import tqdm
+
+from membptt.cells.base import BACKENDS
+from membptt.checks import DTYPES
+from membptt.cli.interrupts import Deferred
+from membptt.cli.values import real, whole
+from membptt.memory import format_bytes
+from membptt.solver import STRATEGIES
+from membptt.training.checkpoint import check_writable, load_checkpoint, save_checkpoint
+from membptt.training.settings import (
+    CELLS,
+    FREE,
+    MEMORY,
+    Settings,
+    load_corpus,
+    make_trainer,
+)
+
+SAVE_SECONDS = 60  # between saves; one is made at the end and on Ctrl-C too
+
+
+def add_arguments(subparsers):
+    """Add the command and its options."""
+    parser = subparsers.add_parser(
+        "train",
+        help="train a character-level language model inside a memory budget",
+        description="Train a character-level language model inside a memory budget, with the "
+        "gradients of full BPTT, and report what was used.",
+        argument_default=SUPPRESS,  # so that --resume knows what was really given
+    )
+    add = parser.add_argument
+    add("--text", metavar="FILE", help="text in UTF-8 (default: one that comes with Python)")
+    add(
+        "--memory",
+        metavar="BYTES",
+        help="budget for all saved states together, for example 2MiB "
+        f"(default: {MEMORY}; for --strategy full all that it needs)",
+    )
+    add("--steps", type=whole, metavar="T", help=f"steps of a window ({default('steps')})")
+    add("--batch", type=whole, metavar="B", help=f"windows side by side ({default('batch')})")
+    add("--hidden", type=whole, metavar="H", help=f"hidden units ({default('hidden')})")
+    add("--cell", choices=tuple(CELLS), help=f"kind of network ({default('cell')})")
+    add("--strategy", choices=tuple(STRATEGIES), help=f"of schedules ({default('strategy')})")
+    add(
+        "--updates",
+        type=whole,
+        metavar="N",
+        help="counted from the start of training, also after --resume; one window each "
+        f"({default('updates')})",
+    )
+    add("--backend", choices=("auto", *BACKENDS), help=f"code to run ({default('backend')})")
+    add("--dtype", choices=DTYPES, help=f"({default('dtype')})")
+    add("--seed", type=whole, metavar="N", help=f"of the parameters ({default('seed')})")
+    add("--learning-rate", type=real, metavar="X", help=f"of Adam ({default('learning_rate')})")
+    add(
+        "--clip",
+        type=real,
+        metavar="X",
+        help=f"largest norm of the gradients together, inf for no limit ({default('clip')})",
+    )
+    add(
+        "--save",
+        metavar="FILE",
+        default=None,
+        help="keep all that training goes on from there: at the end, on Ctrl-C, once a minute",
+    )
+    add(
+        "--resume",
+        metavar="FILE",
+        default=None,
+        help=f"go on from a saved file, with its settings; only {', '.join(FREE)} may change",
+    )
+    add("--json", action="store_true", default=False, help="report as JSON, the last line")
+
+
+def default(name):
+    """Return the words about a setting's default."""
+    return f"default: {getattr(Settings, name)}"
+
+
+def run(args, out):
+    """Train, print the report for people to `out`, and the JSON object to standard output.
+
+    Returns
+    -------
+    int
+        The exit code: 0, or 130 after a Ctrl-C.
+    """
+    settings, saved = choose_settings(args)
+    if args.save is not None:
+        check_writable(args.save)
+    corpus = load_corpus(settings)
+    trainer = make_trainer(settings, corpus)
+    if saved is not None:
+        restore(trainer, saved, args.resume, settings.updates)
+    print(describe(settings, corpus, trainer), file=sys.stderr)
+    interrupted = train(trainer, settings, args.save)
+    if args.save is not None:
+        save_checkpoint(args.save, settings.as_dict(), trainer.arrays())
+    report = trainer.report()
+    print(table(report), file=out)
+    if interrupted:
+        where = f"saved in {args.save}" if args.save is not None else "not saved (see --save)"
+        print(f"interrupted after update {trainer.updates}; {where}", file=sys.stderr)
+    if args.json:
+        out.flush()
+        print(json.dumps(report))
+    return 130 if interrupted else 0
+
+
+def choose_settings(args):
+    """Return the settings, and the arrays of the checkpoint to go on from or None."""
+    given = {name: value for name, value in vars(args).items() if hasattr(Settings, name)}
+    if given.get("backend") == "auto":
+        del given["backend"]
+    if args.resume is None:
+        return Settings(**given), None
+    settings, arrays = load_checkpoint(args.resume)
+    return Settings.from_dict(settings, args.resume).resumed(given, args.resume), arrays
+
+
+def restore(trainer, saved, path, updates):
+    """Go on from the arrays of a checkpoint."""
+    try:
+        trainer.restore(saved)
+    except ValueError as error:
+        raise ValueError(f"checkpoint {path!r} does not fit: {error}") from None
+    if trainer.updates > updates:
+        raise ValueError(
+            f"updates is {updates}, checkpoint {path!r} has made {trainer.updates} already; give "
+            f"--updates {trainer.updates} or more"
+        )
+
+
+def train(trainer, settings, path):
+    """Update until there are enough or a signal comes; return whether one came."""
+    saved_at = time.monotonic()
+    bar = tqdm(
+        total=settings.updates,
+        initial=trainer.updates,
+        unit="update",
+        file=sys.stderr,
+        mininterval=0.5 if sys.stderr.isatty() else 10,
+        dynamic_ncols=True,
+    )
+    with bar, Deferred() as interrupt:
+        while trainer.updates < settings.updates and not interrupt.asked:
+            update = trainer.update()
+            bar.set_postfix_str(
+                f"{update.bits:.3f} bits/char, {update.forward_steps} forward steps, "
+                f"{format_bytes(update.peak_bytes)} of {format_bytes(trainer.schedule.budget)}",
+                refresh=False,
+            )
+            bar.update()
+            if path is not None and time.monotonic() - saved_at > SAVE_SECONDS:
+                save_checkpoint(path, settings.as_dict(), trainer.arrays())
+                saved_at = time.monotonic()
+    return interrupt.asked
+
+
+def describe(settings, corpus, trainer):
+    """Return one line about what is going to be trained."""
+    return (
+        f"{corpus.name}: {len(corpus.tokens):,} characters, {len(corpus.alphabet)} distinct; "
+        f"{settings.cell} {settings.hidden} on {settings.batch} x {settings.steps} steps, "
+        f"{settings.dtype}, {settings.backend}; strategy {settings.strategy}, budget "
+        f"{format_bytes(trainer.schedule.budget)}"
+    )
+
+
+def table(report):
+    """Return the report for people."""
+
+    def amount(name):
+        nbytes = report[name]
+        return "not measured" if nbytes is None else f"{format_bytes(nbytes)} ({nbytes:,} bytes)"
+
+    peak, full = report["arena_peak_bytes"], report["full_bytes"]
+    seconds, first = report["seconds_per_update"], report["loss_first"]
+    rows = [("budget", amount("budget_bytes")), ("arena used", amount("arena_peak_bytes"))]
+    rows.append(("full BPTT", amount("full_bytes")))
+    if peak is not None:
+        rows.append(("saved", f"{1 - peak / full:.1%} of full BPTT's saved states"))
+    rows.append(("measured peak", amount("measured_peak_bytes") + ", all arrays but the text"))
+    rows.append(("forward steps", f"{report['forward_steps_per_update']:,} an update"))
+    if seconds is not None:
+        rows.append(("time", f"{seconds:.3f} s an update (median)"))
+    if first is not None:
+        last = report["bits_per_char_last"]
+        rows.append(("bits per char", f"{first / math.log(2):.3f} -> {last:.3f}"))
+    rows.append(("parameters", f"sha256 {report['parameters_sha256'][:16]}..."))
+    title = f"after {report['updates']} updates"
+    return "\n".join([title, *(f"  {name:<14} {value}" for name, value in rows)])
