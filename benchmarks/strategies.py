@@ -3,12 +3,12 @@
     python benchmarks/strategies.py                       LSTM, T = 1000, batch 16, hidden 256
     python benchmarks/strategies.py --cell rnn --steps 5000 --json
 
-Each row is one strategy at one budget, a percentage of the bytes that full BPTT saves. The arena and
-the forward steps are counted by the executor, the peak is what tracemalloc saw NumPy allocate from
-before the network was made until after the update, the seconds are medians of interleaved repeats:
-one update of each row, then the next round, so that a slow minute of the machine meets all alike.
-Beside the measured time stands what the cost model says: full BPTT's seconds times (C/T + r)/(1 + r)
-with r = backward time / forward time, measured here too.
+Each row is one strategy at one budget, a percentage of the bytes that full BPTT saves. The arena
+and the forward steps are counted by the executor, the peak is what tracemalloc saw NumPy allocate
+from before the network was made until after the update, the seconds are medians of interleaved
+repeats: one update of each row, then the next round, so that a slow minute of the machine meets all
+alike. Beside the measured time stands what the cost model says: full BPTT's seconds times
+(C/T + r)/(1 + r) with r = backward time / forward time, measured here too.
 """
 
 import argparse

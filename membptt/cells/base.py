@@ -5,7 +5,8 @@ A cell is one step of the chain that full BPTT runs over t = 1 ... T. Its two me
 mathematics; the executor, the schedules and the memory model only need the sizes given here.
 
 Letters of shapes: B batch, I inputs (or the size of the alphabet, for tokens), H hidden units,
-G gates. Rows are examples: a = x W_x + h W_h + b with x [B, I], W_x [I, G H], W_h [H, G H], b [G H].
+G gates. Rows are examples: a = x W_x + h W_h + b with x [B, I], W_x [I, G H], W_h [H, G H] and
+b [G H].
 """
 
 import math

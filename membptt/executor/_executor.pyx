@@ -1,4 +1,4 @@
-"""Executes a schedule's rows over an arena without the GIL: the twin of executor.run_plain.
+"""Executes a schedule's rows over an arena without the GIL: the twin of readable.run.
 
 Rows come in chunks [n, 3] of code, start, stop (membptt.schedules.actions has the codes), so that a
 schedule of millions of actions is never in memory as a whole. Between chunks signals are served.
@@ -29,6 +29,8 @@ cdef enum Fault:
     NOT_ON_TOP = 2
     NOT_SAVED = 3
     UNKNOWN_CODE = 4
+    WRONG_PLACE = 5
+    WRONG_ORDER = 6
 
 assert (ADVANCE, SAVE_HIDDEN, SAVE_INTERNAL, RESTORE, BACKWARD, FREE) == (
     actions.ADVANCE, actions.SAVE_HIDDEN, actions.SAVE_INTERNAL, actions.RESTORE,
@@ -41,6 +43,7 @@ cdef class Machine:
     cdef Chain chain
     cdef int64_t[2] size
     cdef int64_t nbytes, used, peak, depth, forward_steps, backward_steps
+    cdef int64_t place  # the working hidden state is that after step `place`
     cdef int64_t[:, ::1] stack  # kind, step, offset
 
     def __init__(self, Chain chain, hidden_nbytes, internal_nbytes):
@@ -71,6 +74,7 @@ cdef class Machine:
     cdef int restore(self, int64_t step) noexcept nogil:
         """Restart from the topmost state that gives the hidden state after `step`."""
         cdef int64_t i, saved
+        self.place = step
         for i in range(self.depth - 1, -1, -1):
             saved = self.stack[i, 1]
             if saved == step:
@@ -93,6 +97,8 @@ cdef class Machine:
         if code == BACKWARD:
             if not self.on_top(INTERNAL, start):
                 return NOT_ON_TOP
+            if start != self.chain.steps - self.backward_steps:
+                return WRONG_ORDER
             self.chain._backward(start, self.stack[self.depth - 1, 2])
             self.backward_steps += 1
             return NONE
@@ -104,12 +110,15 @@ cdef class Machine:
             return NONE
         if not ADVANCE <= code <= SAVE_INTERNAL:
             return UNKNOWN_CODE
+        if not self.place == start < stop <= self.chain.steps:
+            return WRONG_PLACE
         if code == SAVE_INTERNAL:
             at = self.push(INTERNAL, stop)
             if at < 0:
                 return OVER_BUDGET
         self.chain._forward(start, stop, at)
         self.forward_steps += stop - start
+        self.place = stop
         if code == SAVE_HIDDEN:
             at = self.push(HIDDEN, stop)
             if at < 0:
@@ -152,7 +161,7 @@ def run(chunks, Chain chain, hidden_nbytes, internal_nbytes, record=False):
     MemoryError
         If a state would end beyond the arena.
     LookupError
-        If an action uses a state that is not there.
+        If an action uses a state that is not there, or steps come in another order.
     """
     cdef Machine machine = Machine(chain, hidden_nbytes, internal_nbytes)
     cdef const int64_t[:, ::1] rows
@@ -183,6 +192,9 @@ def run(chunks, Chain chain, hidden_nbytes, internal_nbytes, record=False):
         done += count
         if record:
             traces.append(np.column_stack((chunk, used_array)))
+    if machine.backward_steps != chain.steps:
+        raise LookupError(
+            f"the schedule ends after {machine.backward_steps} of {chain.steps} backward steps")
     trace = np.concatenate(traces) if record else None
     return machine.forward_steps, machine.backward_steps, machine.peak, trace
 
@@ -196,4 +208,8 @@ cdef raise_fault(int fault, int64_t index, row, int64_t nbytes):
         raise LookupError(f"{where}: the state of step {start} is not on top of the stack")
     if fault == NOT_SAVED:
         raise LookupError(f"{where}: no saved state gives the hidden state after step {start}")
+    if fault == WRONG_PLACE:
+        raise LookupError(f"{where}: the working hidden state is not that after step {start}")
+    if fault == WRONG_ORDER:
+        raise LookupError(f"{where}: another step is to be back-propagated next")
     raise LookupError(f"{where}: unknown code")

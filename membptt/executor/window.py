@@ -5,22 +5,25 @@ import numpy as np
 from membptt.checks import check_tokens
 
 
+def check_inputs(cell, inputs):
+    """Return `inputs` as an array, or raise unless it is a window for this cell."""
+    inputs = np.asarray(inputs)
+    if inputs.ndim == 2 and inputs.dtype.kind != "f":
+        check_tokens("inputs", inputs, cell.input_size)
+        return inputs
+    wanted = (
+        f"give whole numbers [steps, batch] or {cell.dtype.name} "
+        f"[steps, batch, {cell.input_size}], neither steps nor batch 0"
+    )
+    if inputs.ndim != 3 or inputs.shape[2] != cell.input_size or inputs.size == 0:
+        raise ValueError(f"inputs are {inputs.dtype} of shape {inputs.shape}; {wanted}")
+    if inputs.dtype != cell.dtype:
+        raise TypeError(f"inputs are {inputs.dtype}; {wanted}")
+    return inputs
+
+
 def check_window(cell, inputs, head, state, steps, batch):
     """Raise unless inputs, targets and state fit; return the state as arrays."""
-    if inputs.ndim == 2:
-        check_tokens("inputs", inputs, cell.input_size)
-    elif inputs.ndim == 3:
-        if inputs.shape[2] != cell.input_size:
-            raise ValueError(
-                f"inputs have shape {inputs.shape}; give [steps, batch, {cell.input_size}]"
-            )
-        if inputs.dtype != cell.dtype:
-            raise TypeError(f"inputs are {inputs.dtype}; give {cell.dtype.name}, as the cell's")
-    else:
-        raise ValueError(
-            f"inputs have shape {inputs.shape}; give tokens [steps, batch] or dense rows "
-            f"[steps, batch, {cell.input_size}]"
-        )
     if inputs.shape[:2] != (steps, batch):
         raise ValueError(
             f"inputs have {inputs.shape[0]} steps and batch {inputs.shape[1]}; give {steps} steps "

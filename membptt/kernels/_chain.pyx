@@ -15,7 +15,7 @@ import numpy as np
 from libc.stdint cimport int64_t
 from libc.string cimport memcpy, memset
 
-from membptt.kernels._head cimport CompiledHead, Head, PythonHead
+from membptt.kernels._head cimport CompiledHead, PythonHead
 from membptt.kernels._kernels cimport select
 from membptt.kernels._room cimport Integers, Room, address, share
 from membptt.kernels.kernels cimport membptt_kernels, team_close, team_open, team_run
@@ -96,7 +96,7 @@ cdef class Chain:
     def begin(self, inputs, bound, state, arena):
         """Bind the inputs [T, B] or [T, B, I], pack the weights, clear all sums."""
         cdef const membptt_kernels *k = self.k
-        cdef long H = self.hidden_size, I = self.input_size, G = self.gates
+        cdef long H = self.hidden_size, inputs_width = self.input_size, G = self.gates
         cdef long size = self._state_nbytes() // self.states
         cdef const void *b
         cdef int index
@@ -116,14 +116,14 @@ cdef class Chain:
                 self.projected = self.room.take(
                     self.panels * self.rows * k.width * k.itemsize)
                 self.x_panels = self.room.take(
-                    (I + k.width - 1) // k.width * self.rows * k.width * k.itemsize)
+                    (inputs_width + k.width - 1) // k.width * self.rows * k.width * k.itemsize)
         # A token's row of W_x is a start of the chain: the bias is added once, here.
-        k.pack(address(W_x), b if self.tokens is not None else NULL, self.W_x, I, H, G)
+        k.pack(address(W_x), b if self.tokens is not None else NULL, self.W_x, inputs_width, H, G)
         k.pack(NULL, b, self.bias, 1, H, G)
         k.pack(address(W_h), NULL, self.W_h, H, H, G)
         k.pack_transposed(address(W_h), self.W_h_back, H, H, G)
         memset(self.W_h_sums, 0, self.panels * H * k.width * sizeof(double))
-        memset(self.W_x_sums, 0, self.panels * I * k.width * sizeof(double))
+        memset(self.W_x_sums, 0, self.panels * inputs_width * k.width * sizeof(double))
         memset(self.b_sums, 0, self.panels * k.width * sizeof(double))
         memset(self.dstate, 0, self._state_nbytes())
         for index, array in enumerate(state):
@@ -218,7 +218,7 @@ cdef class Chain:
                    self.states * B * self.hidden_size * self.k.itemsize)
 
     cdef void _project(self, long step) noexcept nogil:
-        """Project the inputs of `step` and of as many after it as will be run, one block at most."""
+        """Project the inputs of `step` and of those after it that will be run, at most a block."""
         self.projected_from = step - 1
         self.projected_to = min(self.horizon, step - 1 + self.block_steps)
         team_run(self.threads, project_phase, <void *>self)

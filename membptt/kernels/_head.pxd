@@ -8,7 +8,8 @@ cdef class Head:
     cdef readonly double loss
     cdef readonly long first_bad_step
 
-    cdef int losses_and_deltas(self, long step, const void *h, void *dh, team *threads) except -1 nogil
+    cdef int losses_and_deltas(self, long step, const void *h, void *dh,
+                               team *threads) except -1 nogil
     cdef void add_to_dh(self, void *dh, long lo, long hi) noexcept nogil
     cdef void add_to_gradients(self, team *threads) noexcept nogil
 

@@ -30,7 +30,8 @@ cdef class Head:
         """Return the gradients of the head's parameters by name."""
         return {}
 
-    cdef int losses_and_deltas(self, long step, const void *h, void *dh, team *threads) except -1 nogil:
+    cdef int losses_and_deltas(self, long step, const void *h, void *dh,
+                               team *threads) except -1 nogil:
         """Add the step's loss to `loss`; make ready what the next two need."""
         return 0
 
@@ -88,7 +89,8 @@ cdef class CompiledHead(Head):
             self.dense_array = np.ascontiguousarray(bound.targets)
             self.dense = <const char *>address(self.dense_array)
 
-    cdef int losses_and_deltas(self, long step, const void *h, void *dh, team *threads) except -1 nogil:
+    cdef int losses_and_deltas(self, long step, const void *h, void *dh,
+                               team *threads) except -1 nogil:
         cdef long b
         cdef double loss = 0
         self.now = step
@@ -178,7 +180,8 @@ cdef class PythonHead(Head):
         self.bound = bound
         self.grads = {name: np.zeros_like(value) for name, value in bound.params.items()}
 
-    cdef int losses_and_deltas(self, long step, const void *h, void *dh, team *threads) except -1 nogil:
+    cdef int losses_and_deltas(self, long step, const void *h, void *dh,
+                               team *threads) except -1 nogil:
         with gil:
             self._call(step, h, dh)
         return 0

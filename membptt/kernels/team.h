@@ -22,7 +22,7 @@
 #define TEAM_PAUSE() ((void)0)
 #endif
 
-enum { TEAM_SPINS = 20000, TEAM_LINE = 64 };
+enum { TEAM_SPINS = 2000, TEAM_LINE = 64 };
 
 typedef void (*team_phase)(void *context, int member, int members);
 

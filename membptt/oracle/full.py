@@ -12,7 +12,7 @@ import numpy as np
 
 from membptt.executor.chain import make_chain
 from membptt.executor.result import Result, Stats
-from membptt.executor.window import check_window, raise_not_finite
+from membptt.executor.window import check_inputs, check_window, raise_not_finite
 
 
 def full_bptt(cell, inputs, head, state=None):
@@ -29,7 +29,7 @@ def full_bptt(cell, inputs, head, state=None):
         As from `membptt.bptt`; ``stats.peak_bytes`` is T times the internal state.
     """
     started = time.perf_counter()
-    inputs = np.asarray(inputs)
+    inputs = check_inputs(cell, inputs)
     steps, batch = inputs.shape[:2]
     state = check_window(cell, inputs, head, state, steps, batch)
     size = cell.internal_nbytes(batch)

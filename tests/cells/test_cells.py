@@ -48,9 +48,9 @@ def test_the_seed_gives_the_parameters():
 
 
 def test_the_global_random_state_is_untouched():
-    before = np.random.get_state()[1].copy()  # noqa: NPY002
+    before = np.random.get_state()[1].copy()
     LSTM(3, 4, seed=5)
-    assert (np.random.get_state()[1] == before).all()  # noqa: NPY002
+    assert (np.random.get_state()[1] == before).all()
 
 
 @pytest.mark.parametrize(

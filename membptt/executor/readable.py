@@ -1,0 +1,95 @@
+"""The loop over a schedule's actions, to read and to step through: the twin of _executor.
+
+A Machine holds what execution adds to a schedule: where the working hidden state is, and which
+states stand in the arena. It trusts nobody: an action that uses what is not there, or that comes
+out of order, is an error.
+"""
+
+import numpy as np
+
+from membptt.executor.arena import HIDDEN, INTERNAL
+from membptt.executor.plain import ENTERING, INITIAL, LEAVING
+from membptt.executor.plain import HIDDEN as SAVED
+from membptt.schedules.actions import (
+    Advance,
+    AdvanceSaveHidden,
+    AdvanceSaveInternal,
+    Backward,
+    Free,
+    Restore,
+)
+
+
+class Machine:
+    """Executes one action after the other on a chain and an arena."""
+
+    def __init__(self, chain, arena):
+        self.chain = chain
+        self.arena = arena
+        self.place = 0  # the working hidden state is that after step `place`
+        self.forward_steps = self.backward_steps = 0
+
+    def act(self, action):
+        """Execute one action."""
+        match action:
+            case Advance(start, stop):
+                self.forward(start, stop)
+            case AdvanceSaveHidden(start, stop):
+                self.forward(start, stop)
+                self.chain.save_hidden(self.arena.push(HIDDEN, stop))
+            case AdvanceSaveInternal(start, stop):
+                self.forward(start, stop, self.arena.push(INTERNAL, stop))
+            case Restore(step):
+                self.chain.restart(*self.source(step))
+                self.place = step
+            case Backward(step):
+                self.backward(step)
+            case Free(step, internal):
+                self.arena.pop(INTERNAL if internal else HIDDEN, step)
+
+    def forward(self, start, stop, internal_at=-1):
+        """Run the steps start+1 ... stop."""
+        if not self.place == start < stop <= self.chain.steps:
+            raise LookupError(f"the working hidden state is not that after step {start}")
+        self.chain.forward(start, stop, internal_at)
+        self.forward_steps += stop - start
+        self.place = stop
+
+    def backward(self, step):
+        """Back-propagate `step`, whose internal state is on top of the arena's stack."""
+        if not self.arena.stack or self.arena.stack[-1][:2] != (INTERNAL, step):
+            raise LookupError(f"the internal state of step {step} is not on top of the stack")
+        if step != self.chain.steps - self.backward_steps:
+            raise LookupError(f"another step than {step} is to be back-propagated next")
+        self.chain.backward(step, self.arena.stack[-1][2])
+        self.backward_steps += 1
+
+    def source(self, step):
+        """Return where h_step is to be had: the topmost state that gives it, and its offset."""
+        for kind, saved, at in reversed(self.arena.stack):
+            if saved == step:
+                return (LEAVING if kind == INTERNAL else SAVED), at
+            if kind == INTERNAL and saved == step + 1:
+                return ENTERING, at
+        if step == 0:
+            return INITIAL, 0
+        raise LookupError(f"no saved state gives the hidden state after step {step}")
+
+
+def run(schedule, chain, arena, record=False):
+    """Execute all actions; return forward steps, backward steps, peak bytes and the trace."""
+    machine = Machine(chain, arena)
+    trace = []
+    for index, action in enumerate(schedule):
+        try:
+            machine.act(action)
+        except (LookupError, MemoryError) as error:
+            raise type(error)(f"action {index} ({action}): {error}") from None
+        if record:
+            trace.append((*action.row, arena.used))
+    if machine.backward_steps != chain.steps:
+        raise LookupError(
+            f"the schedule ends after {machine.backward_steps} of {chain.steps} backward steps"
+        )
+    rows = np.array(trace, np.int64).reshape(-1, 4) if record else None
+    return machine.forward_steps, machine.backward_steps, arena.peak, rows
