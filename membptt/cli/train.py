@@ -15,9 +15,9 @@ from membptt.cli.values import real, whole
 from membptt.memory import format_bytes
 from membptt.solver import STRATEGIES
 from membptt.training.checkpoint import check_writable, load_checkpoint, save_checkpoint
+from membptt.training.measure import PeakMeter
 from membptt.training.settings import (
     CELLS,
-    FREE,
     MEMORY,
     Settings,
     load_corpus,
@@ -76,7 +76,7 @@ def add_arguments(subparsers):
         "--resume",
         metavar="FILE",
         default=None,
-        help=f"go on from a saved file, with its settings; only {', '.join(FREE)} may change",
+        help="go on from a saved file, with its settings; memory, strategy and updates may change",
     )
     add("--json", action="store_true", default=False, help="report as JSON, the last line")
 
@@ -98,11 +98,15 @@ def run(args, out):
     if args.save is not None:
         check_writable(args.save)
     corpus = load_corpus(settings)
-    trainer = make_trainer(settings, corpus)
-    if saved is not None:
-        restore(trainer, saved, args.resume, settings.updates)
-    print(describe(settings, corpus, trainer), file=sys.stderr)
-    interrupted = train(trainer, settings, args.save)
+    meter = PeakMeter()
+    try:
+        trainer = make_trainer(settings, corpus, meter)
+        if saved is not None:
+            restore(trainer, saved, args.resume, settings.updates)
+        print(describe(settings, trainer), file=sys.stderr)
+        interrupted = train(trainer, settings, args.save)
+    finally:
+        meter.stop()
     if args.save is not None:
         save_checkpoint(args.save, settings.as_dict(), trainer.arrays())
     report = trainer.report()
@@ -166,8 +170,9 @@ def train(trainer, settings, path):
     return interrupt.asked
 
 
-def describe(settings, corpus, trainer):
+def describe(settings, trainer):
     """Return one line about what is going to be trained."""
+    corpus = trainer.corpus
     return (
         f"{corpus.name}: {len(corpus.tokens):,} characters, {len(corpus.alphabet)} distinct; "
         f"{settings.cell} {settings.hidden} on {settings.batch} x {settings.steps} steps, "

@@ -16,7 +16,6 @@ import numpy as np
 
 from membptt.executor import Executor
 from membptt.training.corpus import Windows
-from membptt.training.measure import PeakMeter
 from membptt.training.optimizers import clip_by_norm, positive
 
 TRACED = 2  # updates under the meter: the second one reuses all that the first one allocated
@@ -58,9 +57,6 @@ class Update:
 class Trainer:
     """Trains a cell and a head to tell the next character of a text.
 
-    The first two updates run under a `PeakMeter`, which slows them a little; the later ones run at
-    full speed and allocate nothing that these did not.
-
     Parameters
     ----------
     cell : membptt.Cell
@@ -77,8 +73,9 @@ class Trainer:
     clip : float
         Largest norm of all gradients together; infinity to leave them as they are.
     meter : PeakMeter, optional
-        One that was started before cell, head and optimizer were made, so that these are counted
-        too; by default one that starts here.
+        Made before cell, head and optimizer, so that these are counted too. It is stopped after
+        the second update: tracing slows these two a little, and the later ones, at full speed,
+        allocate nothing that they did not.
 
     Attributes
     ----------
@@ -106,7 +103,7 @@ class Trainer:
                     f"{name} is {size}; give {len(corpus.alphabet)}, as many as {corpus.name} has "
                     "distinct characters"
                 )
-        self.meter = meter or PeakMeter()
+        self.meter = meter
         self.cell = cell
         self.head = head
         self.schedule = schedule
@@ -156,18 +153,14 @@ class Trainer:
         if number == 1:
             self.loss_first = result.loss
         seconds = time.perf_counter() - started
-        self.count(result.stats, seconds)
+        self.seconds.append(seconds)
+        self.arena_peak_bytes = max(self.arena_peak_bytes or 0, result.stats.peak_bytes)
+        if self.meter is not None and len(self.seconds) == TRACED:
+            self.meter.stop()
         self.last = Update(
             number, result.loss, norm, result.stats.forward_steps, result.stats.peak_bytes, seconds
         )
         return self.last
-
-    def count(self, stats, seconds):
-        """Note what an update took; stop the meter when it has seen enough."""
-        self.seconds.append(seconds)
-        self.arena_peak_bytes = max(self.arena_peak_bytes or 0, stats.peak_bytes)
-        if len(self.seconds) == TRACED:
-            self.meter.stop()
 
     def blame_gradient(self, grads):
         """Return a line that says which gradient is not finite, and in which steps."""
@@ -181,8 +174,8 @@ class Trainer:
         return f"the norm of the gradients overflows after {begin}; lower the learning rate"
 
     def seconds_per_update(self):
-        """Return the median over the updates made here, without the traced ones if it can."""
-        timed = self.seconds[TRACED:] or self.seconds
+        """Return the median over the updates made here, the traced ones left out if it can be."""
+        timed = self.seconds if self.meter is None else self.seconds[TRACED:] or self.seconds
         return statistics.median(timed) if timed else None
 
     def report(self):
@@ -193,9 +186,10 @@ class Trainer:
         dict
             ``measured_peak_bytes`` is what the meter saw: the arena, parameters, gradients,
             moments, workspace and windows together, but not the text. ``seconds_per_update`` is
-            the median. What was not measured, because no update was made, is None.
+            the median. What was not measured, because no update was made here or there is no
+            meter, is None.
         """
-        if self.seconds:
+        if self.meter is not None and self.seconds:
             self.meter.stop()
         return {
             "updates": self.updates,
@@ -204,7 +198,7 @@ class Trainer:
             "bits_per_char_last": None if self.loss_last is None else self.loss_last / math.log(2),
             "budget_bytes": self.schedule.budget,
             "arena_peak_bytes": self.arena_peak_bytes,
-            "measured_peak_bytes": self.meter.peak_bytes,
+            "measured_peak_bytes": self.meter and self.meter.peak_bytes,
             "full_bytes": self.schedule.full_bytes,
             "forward_steps_per_update": self.schedule.forward_steps,
             "seconds_per_update": self.seconds_per_update(),

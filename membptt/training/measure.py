@@ -8,10 +8,10 @@ import tracemalloc
 
 
 class PeakMeter:
-    """The most memory in use at once since `start`, beyond what was in use then.
+    """The most memory in use at once from its making to `stop`, beyond what was in use before.
 
-    Tracing costs time, so it is stopped once the peak has been seen. A trace that the user had
-    running already is used and left running.
+    It sees all that the process allocates. Tracing costs time, so stop it once the peak has been
+    seen. A trace that was running already is used and left running.
 
     Attributes
     ----------

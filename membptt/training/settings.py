@@ -8,14 +8,14 @@ from membptt.schedules import schedule
 from membptt.training.corpus import Corpus, Windows
 from membptt.training.heads import SoftmaxHead
 from membptt.training.loop import Trainer, all_params
-from membptt.training.measure import PeakMeter
 from membptt.training.optimizers import Adam
 
 CELLS = {"lstm": LSTM, "rnn": RNN}
 MEMORY = "2MiB"
 
-# What may change when training is resumed: the parameters' bits do not depend on these.
-FREE = ("memory", "strategy", "updates")
+# What may change when training is resumed: the parameters' bits do not depend on these. (Where the
+# text lies may change; that it is the same text is checked by its digest.)
+FREE = ("text", "memory", "strategy", "updates")
 
 
 @dataclass(frozen=True)
@@ -43,10 +43,10 @@ class Settings:
     hidden: int = 256
     cell: str = "lstm"
     strategy: str = "optimal"
-    updates: int = 80
+    updates: int = 180
     backend: str = "cython"
     seed: int = 0
-    learning_rate: float = 0.01
+    learning_rate: float = 0.02
     clip: float = 1.0
     dtype: str = "float32"
 
@@ -102,21 +102,15 @@ def load_corpus(settings):
     return corpus
 
 
-def make_trainer(settings, corpus):
-    """Return a `Trainer` at its first update; all that it allocates is under its meter."""
-    meter = PeakMeter()
-    try:
-        size, seed = len(corpus.alphabet), settings.seed
-        cell = CELLS[settings.cell](size, settings.hidden, settings.dtype, seed, settings.backend)
-        plan = schedule(
-            settings.steps, budget(settings, cell), settings.strategy, cell, settings.batch
-        )
-        head = SoftmaxHead(settings.hidden, size, settings.dtype, seed)
-        adam = Adam(all_params(cell, head), settings.learning_rate)
-        return Trainer(cell, head, plan, corpus, adam, settings.batch, settings.clip, meter)
-    except BaseException:
-        meter.stop()
-        raise
+def make_trainer(settings, corpus, meter=None):
+    """Return a `Trainer` before its first update; a `PeakMeter` sees all that it allocates."""
+    size, seed = len(corpus.alphabet), settings.seed
+    cell = CELLS[settings.cell](size, settings.hidden, settings.dtype, seed, settings.backend)
+    memory = budget(settings, cell)
+    plan = schedule(settings.steps, memory, settings.strategy, cell, settings.batch)
+    head = SoftmaxHead(settings.hidden, size, settings.dtype, seed)
+    adam = Adam(all_params(cell, head), settings.learning_rate)
+    return Trainer(cell, head, plan, corpus, adam, settings.batch, settings.clip, meter)
 
 
 def budget(settings, cell):
