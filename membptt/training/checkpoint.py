@@ -81,8 +81,12 @@ def load_checkpoint(path):
     if os.path.isdir(path):
         raise ValueError(f"{name} is a directory; give a file that --save wrote")
     try:
-        with np.load(path, allow_pickle=False) as file:
-            content = {key: file[key] for key in file.files}
+        with open(path, "rb") as raw:
+            if not zipfile.is_zipfile(raw):  # np.load takes other files too
+                raise zipfile.BadZipFile
+            raw.seek(0)
+            with np.load(raw, allow_pickle=False) as file:
+                content = {key: file[key] for key in file.files}
         found, version = content.pop("sha256").tobytes(), int(content["format"])
         settings = json.loads(content["settings"].tobytes())
     except DAMAGE as error:
