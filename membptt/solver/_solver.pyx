@@ -11,16 +11,19 @@ import numpy as np
 from libc.stdint cimport int32_t, int64_t
 
 cdef extern from "_minplus.h" nogil:
-    int32_t least_sum32(const int32_t *g, const int32_t *h, ptrdiff_t n)
-    int64_t least_sum64(const int64_t *g, const int64_t *h, ptrdiff_t n)
+    ctypedef struct Search:
+        pass
+    void search_start(Search *search)
+    int32_t search_next32(Search *search, const int32_t *p, const int32_t *q, ptrdiff_t n)
+    int64_t search_next64(Search *search, const int64_t *p, const int64_t *q, ptrdiff_t n)
 
 ctypedef fused cost_t:
     int32_t
     int64_t
 
-# Twice "infeasible" still fits the type, and every true cost is smaller.
+# Twice "infeasible" still fits the type, 64 times it fits 64 bits; every true cost is smaller.
 cdef int32_t INFEASIBLE32 = (1 << 30) - 1
-cdef int64_t INFEASIBLE64 = (<int64_t>1 << 62) - 1
+cdef int64_t INFEASIBLE64 = (<int64_t>1 << 54) - 1
 cdef int64_t LONGEST32 = 46339  # t (t + 1) / 2 < 2**30 - 1 up to here
 
 
@@ -52,11 +55,14 @@ cdef inline cost_t infeasible(const cost_t *unused) noexcept nogil:
         return INFEASIBLE64
 
 
-cdef inline cost_t least_sum(const cost_t *g, const cost_t *h, ptrdiff_t n) noexcept nogil:
+cdef inline cost_t least(
+    Search *search, const cost_t *p, const cost_t *q, ptrdiff_t n,
+) noexcept nogil:
+    """Return the least p[i] + q[i], i < n; for one `search`, n grows by one at each call."""
     if cost_t is int32_t:
-        return least_sum32(g, h, n)
+        return search_next32(search, p, q, n)
     else:
-        return least_sum64(g, h, n)
+        return search_next64(search, p, q, n)
 
 
 cdef void reverse(const cost_t *row, cost_t *into, ptrdiff_t n) noexcept nogil:
@@ -68,58 +74,55 @@ cdef void reverse(const cost_t *row, cost_t *into, ptrdiff_t n) noexcept nogil:
 
 cdef void msm_row(
     cost_t *C, const cost_t *after_hidden, const cost_t *after_internal,
-    cost_t *g, int64_t steps, int64_t kept,
+    cost_t *g, int64_t steps,
 ) noexcept nogil:
     """Fill one row of msm; `after_...` are the reversed rows m - a and m - b, or NULL.
 
-    g[y] = y + C(y, m). Up to `kept` steps everything fits and the cost is t.
+    g[y] = y + C(y, m).
     """
     cdef int64_t t, end
     cdef cost_t best
+    cdef Search hidden, internal
+    search_start(&hidden)
+    search_start(&internal)
     C[0] = g[0] = 0
     for t in range(1, steps + 1):
         best = <cost_t>(t * (t + 1) // 2)
-        if t <= kept:
-            best = <cost_t>t
-        else:
-            end = steps - t  # reversed row: entry t - y stands at end + y
-            if after_hidden != NULL:
-                best = min(best, least_sum(g + 1, after_hidden + end + 1, t - 1))
-            if after_internal != NULL:
-                best = min(best, 1 + least_sum(g, after_internal + end + 1, t))
+        end = steps - t  # reversed row: entry t - y stands at end + y
+        if after_hidden != NULL:
+            best = min(best, least(&hidden, g + 1, after_hidden + end + 1, t - 1))
+        if after_internal != NULL:
+            best = min(best, 1 + least(&internal, g, after_internal + end + 1, t))
         C[t] = best
         g[t] = best + <cost_t>t
 
 
 cdef void optimal_rows(
     cost_t *A, cost_t *B, const cost_t *A_internal, const cost_t *B_hidden, const cost_t *A_both,
-    cost_t *B_reversed, cost_t *gA, cost_t *gB, int64_t steps, int64_t kept, bint may_hold,
+    cost_t *B_reversed, cost_t *gA, cost_t *gB, int64_t steps, bint may_hold,
 ) noexcept nogil:
     """Fill row m of A and B.
 
     The reversed rows are A(., m - b), B(., m - a) and A(., m - a - b), NULL where m is too small;
-    gA[y] = y + A(y, m). `may_hold`: m holds a hidden state. `kept` as in `msm_row`.
+    gA[y] = y + A(y, m). `may_hold`: m holds a hidden state.
     """
     cdef int64_t t, end
     cdef cost_t never = infeasible(A), a, b
+    cdef Search[4] search
+    for t in range(4):
+        search_start(&search[t])
     A[0] = B[0] = gA[0] = gB[0] = B_reversed[steps] = 0
     for t in range(1, steps + 1):
         end = steps - t
         b = never
         if may_hold:
             b = min(b, 1 + A_internal[end + 1])
-            if t > kept:
-                if B_hidden != NULL:
-                    b = min(b, least_sum(gB + 1, B_hidden + end + 1, t - 1))
-                if A_both != NULL:
-                    b = min(b, 1 + least_sum(gB, A_both + end + 1, t))
-        a = <cost_t>t
-        if t > kept:
-            a = min(
-                least_sum(gA + 1, B_reversed + end + 1, t - 1),
-                1 + least_sum(gA, A_internal + end + 1, t),
-            )
-        a = min(a, never)
+            if B_hidden != NULL:
+                b = min(b, least(&search[0], gB + 1, B_hidden + end + 1, t - 1))
+            if A_both != NULL:
+                b = min(b, 1 + least(&search[1], gB, A_both + end + 1, t))
+        a = min(never, least(&search[2], gA + 1, B_reversed + end + 1, t - 1))
+        a = min(a, 1 + least(&search[3], gA, A_internal + end + 1, t))
         B[t] = B_reversed[end] = b
         A[t] = a
         gB[t] = min(b + <cost_t>t, never)
@@ -138,7 +141,7 @@ cdef void fill_msm(cost_t[:, ::1] C, int64_t a, int64_t b, cost_t[:, ::1] work) 
         if m >= b:
             internal = &work[2, 0]
             reverse(&C[m - b, 0], internal, steps + 1)
-        msm_row(&C[m, 0], hidden, internal, &work[0, 0], steps, 1 + m // b)
+        msm_row(&C[m, 0], hidden, internal, &work[0, 0], steps)
 
 
 cdef void fill_optimal(
@@ -164,7 +167,7 @@ cdef void fill_optimal(
             reverse(&A[m - a - b, 0], both, steps + 1)
         optimal_rows(
             &A[m, 0], &B[m, 0], &work[3, 0], hidden, both,
-            &work[2, 0], &work[0, 0], &work[1, 0], steps, m // b, m >= a,
+            &work[2, 0], &work[0, 0], &work[1, 0], steps, m >= a,
         )
 
 

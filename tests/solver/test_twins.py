@@ -59,3 +59,38 @@ def test_hidden_states_are_of_no_use_where_they_are_not_smaller(a, b):
     for m in range(b, 31):
         for t in range(1, 41):
             assert STRATEGIES["ism"].plan(t, m // b, Sizes(1, 1)).forward_steps == A[m, t]
+
+
+def plain_optimal(steps, units, a, b):
+    """The recurrence of `optimal` over whole rows of m, without any shortcut."""
+    A = np.full((steps + 1, units + 1), inf)
+    B = np.full((steps + 1, units + 1), inf)
+    A[0] = B[0] = 0
+    for t in range(1, steps + 1):
+        y = np.arange(1, t + 1)[:, None]
+
+        def least(left, right, less, y=y, t=t):
+            """Min over y of y + left + right(t - y, m - less)."""
+            best = np.full(units + 1, inf)
+            if less <= units:
+                sums = (
+                    y[: len(left)]
+                    + left[:, less:]
+                    + right[t - y[: len(left), 0], : units + 1 - less]
+                )
+                best[less:] = sums.min(axis=0, initial=inf)
+            return best
+
+        B[t] = np.minimum(least(B[1:t], B, a), least(B[:t], A, a + b))
+        B[t, b:] = np.minimum(B[t, b:], 1 + A[t - 1, : units + 1 - b])
+        B[t, : max(a, b)] = inf
+        A[t] = np.minimum(least(A[1:t], B, 0), least(A[:t], A, b))
+    return A, B
+
+
+@pytest.mark.parametrize(("a", "b"), [(1, alpha) for alpha in range(1, 7)] + [(5, 12)])
+def test_the_bound_that_spares_scans_never_changes_an_entry(a, b):
+    for fast, plain in zip(
+        _solver.optimal_tables(400, 200, a, b), plain_optimal(400, 200, a, b), strict=True
+    ):
+        np.testing.assert_array_equal(np.where(fast > 400 * 401, inf, fast), plain.T)
