@@ -374,3 +374,30 @@ cdef class FullRule(Rule):
 
     cpdef int64_t split(self, int64_t t, int64_t free, bint held) except? 0:
         return -1
+
+
+cdef class UniformRule(Rule):
+    """Hidden states at every `segment` steps, then full BPTT within a segment."""
+
+    cdef readonly int64_t segment
+
+    def __init__(self, int64_t segment):
+        self.hidden = self.internal = self.free = 0
+        self.segment = segment
+
+    cpdef int64_t split(self, int64_t t, int64_t free, bint held) except? 0:
+        if t > self.segment:
+            return self.segment
+        return 0 if held else -1
+
+
+cdef class HalvingRule(Rule):
+    """A hidden state in the middle, then the same for either half."""
+
+    def __init__(self):
+        self.hidden = self.internal = self.free = 0
+
+    cpdef int64_t split(self, int64_t t, int64_t free, bint held) except? 0:
+        if t > 1:
+            return (t + 1) // 2
+        return 0 if held else -1

@@ -8,7 +8,9 @@ bytes with a cell, and 1 and alpha without.
 
 from dataclasses import dataclass
 from functools import lru_cache
-from math import comb, gcd
+from math import comb, gcd, isqrt
+
+import numpy as np
 
 from membptt.checks import integer
 from membptt.memory import format_bytes
@@ -127,6 +129,15 @@ class Hidden(Strategy):
         return Plan(_solver.HiddenRule(units), steps + binomial_cost(steps, units))
 
 
+class Revolve(Hidden):
+    """The binomial schedule of Griewank and Walther (2000): hsm by another name, and its source.
+
+    Slots are counted as in hsm, the one with the initial state included.
+    """
+
+    name = "revolve"
+
+
 class Internal(Strategy):
     """Internal state memorisation, Gruslys et al. (2016), section 3.2.
 
@@ -202,12 +213,137 @@ class Optimal(Strategy):
         return Plan(rule, rule.cost())
 
 
+class Uniform(Strategy):
+    """Hidden states at every k-th step, full BPTT within a segment; the usual practice.
+
+    Every step but those of the last segment, of r steps, runs twice: 2 T - r forward steps. k is
+    the one of least cost that fits the budget. A segment's start becomes a part of its first
+    internal state. Units are those of `optimal`.
+    """
+
+    name = "uniform"
+
+    def least_budget(self, steps, sizes):
+        """Return the room that the best k takes, about 2 sqrt(T hidden internal)."""
+        return int(_uniform_peaks(steps, sizes).min())
+
+    def plan(self, steps, units, sizes):
+        """Return the plan with the best k."""
+        segments = np.arange(1, steps + 1)
+        fits = _uniform_peaks(steps, sizes) <= units * sizes.unit
+        costs = np.where(fits, 2 * steps - _last_segment(steps, segments), 2 * steps)
+        return _uniform_plan(steps, int(segments[costs.argmin()]))
+
+
+class Chen(Strategy):
+    """Segments of sqrt(T) steps, rounded up: Chen et al. (2016), section 4.1.
+
+    `Uniform` with k = ceil(sqrt(T)), whatever the budget; 2 T - r forward steps. Units are those
+    of `optimal`.
+    """
+
+    name = "chen"
+
+    def least_budget(self, steps, sizes):
+        """Return the room that segments of this length take."""
+        return int(_uniform_peaks(steps, sizes, np.array([_root(steps)]))[0])
+
+    def plan(self, steps, units, sizes):
+        """Return the plan; more units than the least change nothing."""
+        return _uniform_plan(steps, _root(steps))
+
+
+class ChenRecursive(Strategy):
+    """One hidden state in the middle, and the same again for either half: log T memory.
+
+    Chen et al. (2016), section 4.4 with k = 1. F(1) = 1, F(t) = y + F(y) + F(t - y) with
+    y = ceil(t / 2), about T log2(T) / 2 forward steps more than T. Units are those of `optimal`.
+    """
+
+    name = "chen-recursive"
+
+    def least_budget(self, steps, sizes):
+        """Return the room for one hidden state per level and one internal state."""
+        return _halving_peak(steps, False, sizes)
+
+    def plan(self, steps, units, sizes):
+        """Return the plan; more units than the least change nothing."""
+        return Plan(_solver.HalvingRule(), _halving_cost(steps))
+
+
+def _root(steps):
+    """Return ceil(sqrt(steps)), exactly."""
+    return isqrt(steps - 1) + 1
+
+
+def _last_segment(steps, segment):
+    """Return the length of the last of the segments."""
+    return (steps - 1) % segment + 1
+
+
+def _uniform_plan(steps, segment):
+    return Plan(_solver.UniformRule(segment), 2 * steps - _last_segment(steps, segment))
+
+
+def _uniform_peaks(steps, sizes, segments=None):
+    """Return what `Uniform` saves at most, for each length of the segments (1...T).
+
+    With n segments, n - 1 hidden states stand at the end of the first sweep; the last of them
+    makes way for the internal states of the last segment, the next for those of the last but one.
+    """
+    if segments is None:
+        segments = np.arange(1, steps + 1)
+    last = _last_segment(steps, segments)
+    before = (steps - last) // segments  # segments before the last
+    return np.maximum.reduce(
+        [
+            before * sizes.hidden,
+            np.maximum(before - 1, 0) * sizes.hidden + last * sizes.internal,
+            np.where(
+                before > 0,
+                np.maximum(before - 2, 0) * sizes.hidden + segments * sizes.internal,
+                0,
+            ),
+        ]
+    )
+
+
+@lru_cache(maxsize=256)
+def _halving_cost(t):
+    """Return F(t) of `ChenRecursive`; there are two lengths per level."""
+    if t == 1:
+        return 1
+    y = (t + 1) // 2
+    return y + _halving_cost(y) + _halving_cost(t - y)
+
+
+@lru_cache(maxsize=256)
+def _halving_peak(t, held, sizes):
+    """Return the most that `ChenRecursive` saves for `t` steps, a held start included."""
+    start = sizes.hidden if held else 0
+    if t == 1:
+        return max(start, sizes.internal)
+    y = (t + 1) // 2
+    return max(start + _halving_peak(t - y, True, sizes), _halving_peak(y, held, sizes))
+
+
 # One table serves a cost and the schedule asked for right after it.
 _mixed_rule = lru_cache(maxsize=1)(_solver.MixedRule)
 _optimal_rule = lru_cache(maxsize=1)(_solver.OptimalRule)
 
 STRATEGIES = {
-    strategy.name: strategy for strategy in (Full(), Hidden(), Internal(), Mixed(), Optimal())
+    strategy.name: strategy
+    for strategy in (
+        Full(),
+        Uniform(),
+        Chen(),
+        ChenRecursive(),
+        Revolve(),
+        Hidden(),
+        Internal(),
+        Mixed(),
+        Optimal(),
+    )
 }
 
 
@@ -288,7 +424,8 @@ def forward_steps(steps, units, strategy, alpha=1):
     units : int
         Memory as the strategy counts it. hsm: saved hidden states, the initial one included. ism:
         saved internal states, the working one included. msm: saved states in hidden states,
-        without the initial and the working internal state. optimal and full: everything saved.
+        without the initial and the working internal state. revolve: as hsm. All others:
+        everything saved, in hidden states.
     strategy : str
         A name from `membptt.solver.strategies.STRATEGIES`.
     alpha : int

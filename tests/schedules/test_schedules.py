@@ -110,6 +110,16 @@ def test_the_least_budget_is_stated_and_works(name):
         schedule(50, least - 1, name, cell)
 
 
+@pytest.mark.parametrize("name", ["uniform", "chen", "chen-recursive"])
+@pytest.mark.parametrize(("hidden", "internal"), [(1, 1), (8, 24), (24, 8), (5, 12)])
+def test_the_least_budget_of_fixed_patterns_is_exactly_what_they_take(name, hidden, internal):
+    cell = Cell(hidden, internal)
+    for steps in range(1, 40):
+        least = STRATEGIES[name].least_budget(steps, cell_sizes(cell))
+        if least < steps * internal:
+            assert schedule(steps, least, name, cell).replay().peak == least
+
+
 def test_budgets_in_bytes_count_the_working_internal_state_alike():
     cell = Cell(10, 30)
     units = {name: schedule(100, 130, name, cell, batch=1).units for name in ("hsm", "ism", "msm")}

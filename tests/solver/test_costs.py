@@ -96,7 +96,7 @@ def test_msm_works_without_units_but_not_below():
         ((3, 2.5, "hsm"), ValueError, "units is 2.5"),
         ((3, float("nan"), "hsm"), ValueError, "units is nan"),
         ((3, "2", "hsm"), TypeError, "units is '2'"),
-        ((3, 2, "hsn"), ValueError, "strategy is 'hsn'; give one of full, hsm"),
+        ((3, 2, "hsn"), ValueError, "strategy is 'hsn'; give one of full, uniform"),
         ((3, 2, None), ValueError, "strategy is None"),
         ((3, 2, "msm", 0), ValueError, "alpha is 0"),
     ],
