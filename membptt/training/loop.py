@@ -109,7 +109,7 @@ class Trainer:
         self.schedule = schedule
         self.corpus = corpus
         self.optimizer = optimizer
-        self.clip = positive("clip", clip)
+        self.clip = positive("clip", clip, largest=math.inf)
         self.windows = Windows(corpus, schedule.steps, batch)
         self.executor = Executor(cell, schedule, batch)
         self.updates = self.position = 0
@@ -128,22 +128,23 @@ class Trainer:
         Raises
         ------
         FloatingPointError
-            If the loss or the norm of the gradients is not finite. Nothing has been changed then.
+            If the loss or the norm of the gradients is not finite: nothing has been changed then.
+            Or if a parameter is not finite after the step.
         ValueError
-            If a parameter is not finite.
+            If a parameter was not finite before it.
         """
         started = time.perf_counter()
         number = self.updates + 1
         inputs, targets = self.windows.at(self.position)
         try:
-            with np.errstate(over="ignore", invalid="ignore"):  # found and named below
+            with np.errstate(over="ignore", invalid="ignore"):  # what overflows is found and named
                 result = self.executor.run(inputs, self.head.with_targets(targets), self.state)
                 norm = clip_by_norm(result.grads, self.clip)
+                if not math.isfinite(norm):
+                    raise FloatingPointError(self.blame_gradient(result.grads))
+                self.optimizer.step(result.grads)
         except (FloatingPointError, ValueError) as error:
             raise type(error)(f"update {number}: {error}") from None
-        if not math.isfinite(norm):
-            raise FloatingPointError(f"update {number}: {self.blame_gradient(result.grads)}")
-        self.optimizer.step(result.grads)
         self.position = self.windows.after(self.position)
         self.state = result.state
         if self.position == 0:
@@ -189,8 +190,10 @@ class Trainer:
             the median. What was not measured, because no update was made here or there is no
             meter, is None.
         """
+        measured = None
         if self.meter is not None and self.seconds:
             self.meter.stop()
+            measured = self.meter.peak_bytes
         return {
             "updates": self.updates,
             "loss_first": self.loss_first,
@@ -198,7 +201,7 @@ class Trainer:
             "bits_per_char_last": None if self.loss_last is None else self.loss_last / math.log(2),
             "budget_bytes": self.schedule.budget,
             "arena_peak_bytes": self.arena_peak_bytes,
-            "measured_peak_bytes": self.meter and self.meter.peak_bytes,
+            "measured_peak_bytes": measured,
             "full_bytes": self.schedule.full_bytes,
             "forward_steps_per_update": self.schedule.forward_steps,
             "seconds_per_update": self.seconds_per_update(),

@@ -5,6 +5,7 @@ gradients give equal parameters to the bit.
 """
 
 import math
+import sys
 
 import numpy as np
 
@@ -61,6 +62,11 @@ class Adam:
         ----------
         grads : dict of numpy.ndarray
             Like `params`.
+
+        Raises
+        ------
+        FloatingPointError
+            If a parameter is not finite any more: the state is lost, go back to a saved one.
         """
         self.updates += 1
         bias1 = 1 - self.beta1**self.updates
@@ -81,6 +87,11 @@ class Adam:
                 np.divide(m, s, out=s)
                 s *= self.learning_rate / bias1
                 p -= s
+                if not np.isfinite(p).all():
+                    raise FloatingPointError(
+                        f"parameter {name} stops being finite at learning rate "
+                        f"{self.learning_rate:g}; lower it"
+                    )
 
     def arrays(self):
         """Return the state by name: what `restore` takes."""
@@ -133,10 +144,10 @@ def chunks(*arrays):
         yield [array[start : start + CHUNK] for array in flat]
 
 
-def positive(name, value):
-    """Return `value` as a float, or raise a ValueError unless it is above 0; infinity is."""
+def positive(name, value, largest=sys.float_info.max):
+    """Return `value` as a float, or raise a ValueError unless 0 < value <= largest."""
     value = float(value)
-    if not value > 0:
+    if not 0 < value <= largest:
         raise ValueError(f"{name} is {value}; give a number above 0")
     return value
 

@@ -105,7 +105,7 @@ def test_measured_peak_is_the_memory_that_the_budget_bounds(backend):
     outside = {}  # measured, and not in the arena
     for strategy, memory in [("full", None), ("hsm", 40_000), ("hsm", 400_000), ("ism", 80_000)]:
         settings = Settings(
-            steps=800, batch=8, hidden=16, strategy=strategy, memory=memory, backend=backend
+            steps=300, batch=8, hidden=32, strategy=strategy, memory=memory, backend=backend
         )
         trainer = make_trainer(settings, text, PeakMeter())
         train(trainer, 2)

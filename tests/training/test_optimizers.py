@@ -92,3 +92,10 @@ def test_bad_numbers():
         Adam(params(), beta1=1)
     with pytest.raises(ValueError, match="parameter W is not C-contiguous"):
         Adam({"W": np.ones((3, 2)).T})
+
+
+def test_a_parameter_that_overflows_is_named():
+    moved = {"W": np.zeros(3, np.float32)}
+    with np.errstate(over="ignore"):
+        with pytest.raises(FloatingPointError, match=r"parameter W stops .* rate 1e\+38; lower it"):
+            Adam(moved, learning_rate=1e38).step({"W": np.ones(3, np.float32)})
