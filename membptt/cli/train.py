@@ -161,7 +161,7 @@ def train(trainer, settings, path):
             bar.set_postfix_str(
                 f"{update.bits:.3f} bits/char, {update.forward_steps} forward steps, "
                 f"{format_bytes(update.peak_bytes)} of {format_bytes(trainer.schedule.budget)}",
-                refresh=False,
+                refresh=bar.n == bar.initial,  # the first one is worth waiting for
             )
             bar.update()
             if path is not None and time.monotonic() - saved_at > SAVE_SECONDS:

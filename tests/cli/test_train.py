@@ -1,0 +1,366 @@
+"""``membptt train`` from its arguments to its report."""
+
+import json
+import math
+import os
+import re
+import signal
+import subprocess
+import sys
+import tracemalloc
+
+import numpy as np
+import pytest
+
+from membptt.cli import main, train
+from membptt.cli.interrupts import Deferred
+from membptt.training import checkpoint
+from membptt.training.loop import Trainer
+
+KEYS = [
+    "updates",
+    "loss_first",
+    "loss_last",
+    "bits_per_char_last",
+    "budget_bytes",
+    "arena_peak_bytes",
+    "measured_peak_bytes",
+    "full_bytes",
+    "forward_steps_per_update",
+    "seconds_per_update",
+    "parameters_sha256",
+]
+
+
+@pytest.fixture(scope="module")
+def text(tmp_path_factory):
+    path = tmp_path_factory.mktemp("text") / "text.txt"
+    letters = np.random.default_rng(0).choice(list("abc dé\n"), 3000)
+    path.write_text("".join(letters), encoding="utf-8")
+    return str(path)
+
+
+@pytest.fixture
+def run(text, capsys):
+    """Return a function that trains on a small text and returns code, stdout and stderr."""
+
+    def run(*words, small=True):
+        sizes = "--text", text, "--steps", "20", "--batch", "3", "--hidden", "8"
+        code = main(["train", *(sizes if small else ()), *words])
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
+
+    return run
+
+
+@pytest.fixture
+def report(run):
+    """Return a function that trains and returns the JSON report."""
+
+    def report(*words):
+        code, out, err = run(*words, "--json")
+        assert code == 0, err
+        return json.loads(out.splitlines()[-1])
+
+    return report
+
+
+def test_json_is_all_of_stdout(run):
+    code, out, err = run("--memory", "4 kB", "--updates", "3", "--json")
+    assert code == 0
+    found = json.loads(out)
+    assert list(found) == KEYS
+    assert found["updates"] == 3
+    assert found["budget_bytes"] == 4000 >= found["arena_peak_bytes"] > 0
+    assert found["full_bytes"] == 20 * 3 * 8 * 6 * 4
+    assert found["measured_peak_bytes"] > found["arena_peak_bytes"]
+    assert found["bits_per_char_last"] == found["loss_last"] / math.log(2)
+    for words in ("bits/char", "forward steps", "of 3.91 KiB", "after 3 updates"):
+        assert words in err
+    assert not tracemalloc.is_tracing()
+
+
+def test_report_for_people(run):
+    code, out, err = run("--memory", "4 kB", "--updates", "2", "--strategy", "hsm")
+    assert code == 0
+    assert [line.split("  ")[1] for line in out.splitlines()[1:]] == [
+        "budget",
+        "arena used",
+        "full BPTT",
+        "saved",
+        "measured peak",
+        "forward steps",
+        "time",
+        "bits per char",
+        "parameters",
+    ]
+    assert "2/2" in err
+    assert "strategy hsm, budget 3.91 KiB" in err
+
+
+def test_what_is_learnt_depends_on_the_seed_alone(report):
+    def parameters(*words):
+        return report("--updates", "3", *words)["parameters_sha256"]
+
+    reference = parameters()
+    assert parameters("--strategy", "full") == reference
+    assert parameters("--strategy", "ism", "--memory", "1200") == reference
+    assert parameters("--memory", "5kB", "--backend", "auto") == reference
+    for words in (
+        ("--seed", "1"),
+        ("--cell", "rnn"),
+        ("--dtype", "float64"),
+        ("--learning-rate", "0.5"),
+        ("--clip", "0.001"),
+    ):
+        assert parameters(*words) != reference
+    assert parameters("--clip", "inf") == parameters("--clip", "1e9")
+
+
+def test_default_memory_of_full_is_all_it_needs(report):
+    found = report("--updates", "1", "--strategy", "full")
+    assert found["budget_bytes"] == found["full_bytes"] == found["arena_peak_bytes"]
+    assert found["forward_steps_per_update"] == 20
+    assert report("--updates", "1")["budget_bytes"] == 2 * 2**20
+
+
+def test_save_and_resume(report, tmp_path, text):
+    path = str(tmp_path / "state")
+    uninterrupted = report("--updates", "7", "--memory", "4kB")
+    first = report("--updates", "3", "--memory", "4kB", "--save", path)
+    assert first["loss_first"] == uninterrupted["loss_first"]
+    same = report("--resume", path)
+    assert same["parameters_sha256"] == first["parameters_sha256"]
+    assert same["seconds_per_update"] is same["measured_peak_bytes"] is None
+    assert (same["updates"], same["budget_bytes"]) == (3, 4000)
+    resumed = report("--updates", "7", "--resume", path, "--strategy", "hsm")
+    assert resumed["budget_bytes"] == 2 * 2**20  # the default of the strategy asked for
+    for name in ("updates", "loss_first", "loss_last", "parameters_sha256"):
+        assert resumed[name] == uninterrupted[name]
+
+
+def test_resume_takes_the_settings_along(tmp_path, text, capsys):
+    path = str(tmp_path / "state")
+    sizes = ["--text", text, "--steps", "9", "--batch", "2", "--hidden", "5", "--cell", "rnn"]
+    assert main(["train", *sizes, "--updates", "2", "--save", path]) == 0
+    assert main(["train", "--updates", "4", "--resume", path, "--save", path, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out.splitlines()[-1])["full_bytes"] == 9 * 2 * 5 * 2 * 4
+    settings, arrays = checkpoint.load_checkpoint(path)
+    assert (settings["updates"], arrays["updates"]) == (4, 4)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--hidden", "9"], "hidden is 9, the checkpoint '.*' was trained with 8; leave --hidden"),
+        (["--learning-rate", "1"], "leave --learning-rate out, or begin anew"),
+        (["--cell", "rnn"], "cell is 'rnn'"),
+        (["--backend", "numpy"], "backend is 'numpy'"),
+        (["--seed", "4"], "seed is 4"),
+        (["--updates", "1"], "updates is 1, checkpoint '.*' has made 2 already; give --updates 2"),
+        (["--text", os.devnull], "is empty"),
+        (["--text", __file__], "does not fit: it was trained on another text"),
+        (["--memory", "100"], "needs at least 576 bytes"),
+    ],
+)
+def test_resume_refuses_other_settings(run, tmp_path, words, message):
+    path = str(tmp_path / "state")
+    assert run("--updates", "2", "--save", path)[0] == 0
+    code, out, err = run("--resume", path, *words, small=False)
+    assert (code, out) == (2, "")
+    assert_one_line(err, message)
+
+
+def assert_one_line(err, message):
+    assert err.count("\n") == 1, err
+    assert err.startswith("membptt")
+    assert re.search(message, err), err
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--memory", "0"], "memory is '0'; give at least 1 byte"),
+        (["--memory", "-2MiB"], "memory is '-2MiB'; give at least 1 byte"),
+        (["--memory", "1 B"], "needs at least 576 bytes for 20 steps"),
+        (["--memory", "1 kB", "--strategy", "full"], "needs at least 11520 bytes"),
+        (["--memory", "2 apples"], "memory is '2 apples'; give bytes with one of the units B, kB"),
+        (["--memory", "1.5 B"], "not a whole number of bytes"),
+        (["--memory", ""], "memory is ''; give bytes"),
+        (["--steps", "0"], "steps is 0; give at least 1"),
+        (["--steps", "-5"], "steps is -5; give at least 1"),
+        (["--steps", "1e3"], "--steps: '1e3' is not a whole number; give one, like 16"),
+        (["--batch", "0"], "batch is 0; give at least 1"),
+        (["--hidden", "0"], "hidden is 0; give at least 1"),
+        (["--updates", "0"], "updates is 0; give at least 1"),
+        (["--seed", "-1"], "seed is -1; give at least 0"),
+        (["--learning-rate", "0"], "learning_rate is 0.0; give a number above 0"),
+        (["--learning-rate", "nan"], "learning_rate is nan"),
+        (["--learning-rate", "inf"], "learning_rate is inf"),
+        (["--learning-rate", "fast"], "--learning-rate: 'fast' is not a number"),
+        (["--clip", "-1"], "clip is -1.0; give a number above 0"),
+        (["--cell", "gnu"], "--cell: invalid choice: 'gnu'"),
+        (["--strategy", "best"], "--strategy: invalid choice: 'best'"),
+        (["--dtype", "int8"], "--dtype: invalid choice: 'int8'"),
+        (["--backend", "abacus"], "--backend: invalid choice: 'abacus'"),
+        (["--steps", "1500"], r"has 3000 characters; batch 3 of steps 1500 needs 4503"),
+        (["--text", "no/such/file"], "text 'no/such/file' does not exist"),
+        (["--text", "/"], "text '/' is a directory"),
+        (["--text", sys.executable], "is not UTF-8"),
+        (["--save", "no/such/folder"], "save is 'no/such/folder', where no file can be written"),
+        (["--save", "/"], "save is '/', a directory"),
+        (["--resume", "no/such/file"], "checkpoint 'no/such/file' does not exist"),
+        (["--resume", __file__], "cannot be read (not a checkpoint"),
+        (["--frobnicate"], "unrecognized arguments: --frobnicate"),
+        (["--learning-rate", "1e38"], r"update 1: parameter W_x stops being finite at learning"),
+    ],
+)
+def test_bad_input_is_one_line(run, words, message):
+    code, out, err = run("--updates", "3", *words)
+    assert (code, out) == (2, "")
+    line = err.splitlines()[-1]  # behind the progress of those that begin
+    assert_one_line(line + "\n", message.replace("(", r"\("))
+    assert not tracemalloc.is_tracing()
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "message"),
+    [
+        (MemoryError("Unable to allocate 7 GiB"), 2, "out of memory .Unable to allocate 7 GiB.*;"),
+        (MemoryError(), 2, "out of memory"),
+        (OSError(28, "No space left on device"), 2, "No space left on device"),
+        (KeyboardInterrupt(), 130, "membptt train: interrupted"),
+    ],
+)
+def test_what_the_system_refuses_is_one_line(run, monkeypatch, error, code, message):
+    def fail(*_):
+        raise error
+
+    monkeypatch.setattr(train, "load_corpus", fail)
+    found, out, err = run()
+    assert (found, out) == (code, "")
+    assert_one_line(err, message)
+
+
+def test_a_mistake_of_ours_is_not_hidden(run, monkeypatch):
+    monkeypatch.setattr(train, "load_corpus", lambda settings: None.tokens)
+    with pytest.raises(AttributeError):
+        run()
+
+
+def test_it_saves_once_a_minute(run, tmp_path, monkeypatch):
+    monkeypatch.setattr(train, "SAVE_SECONDS", -1)
+    saved = []
+    monkeypatch.setattr(
+        train, "save_checkpoint", lambda path, settings, arrays: saved.append(arrays["updates"])
+    )
+    run("--updates", "3", "--save", str(tmp_path / "state"))
+    assert saved == [1, 2, 3, 3]
+
+
+def test_a_failed_save_is_one_line_and_keeps_the_last_one(run, tmp_path, monkeypatch):
+    path = tmp_path / "state"
+    assert run("--updates", "1", "--save", str(path))[0] == 0
+    before = path.read_bytes()
+
+    def full(descriptor):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(checkpoint.os, "fsync", full)
+    code, _, err = run("--updates", "1", "--save", str(path))
+    assert code == 2
+    assert "No space left on device" in err.splitlines()[-1]
+    assert path.read_bytes() == before
+    assert os.listdir(tmp_path) == ["state"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_after_the_update_under_way(run, tmp_path, monkeypatch, number):
+    path = str(tmp_path / "state")
+    uninterrupted = json.loads(run("--updates", "9", "--json")[1])
+    update = Trainer.update
+
+    def interrupted(self):
+        if self.updates == 3:
+            os.kill(os.getpid(), number)
+        return update(self)
+
+    handlers = [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)]
+    with monkeypatch.context() as patch:
+        patch.setattr(Trainer, "update", interrupted)
+        code, out, err = run("--updates", "9", "--save", path, "--json")
+    assert handlers == [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)]
+    assert code == 130
+    assert json.loads(out)["updates"] == 4
+    assert f"interrupted after update 4; saved in {path}" in err
+    code, out, err = run("--resume", path, "--json", small=False)
+    assert code == 0, err
+    assert json.loads(out)["parameters_sha256"] == uninterrupted["parameters_sha256"]
+
+
+def test_the_second_signal_is_left_to_the_system():
+    with Deferred() as interrupt:
+        assert not interrupt.asked
+        os.kill(os.getpid(), signal.SIGINT)
+        assert interrupt.asked
+        assert signal.getsignal(signal.SIGINT) == signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
+    assert signal.getsignal(signal.SIGINT) == signal.default_int_handler
+
+
+# -- as a process of its own ----------------------------------------------------------------------
+
+
+def start(*words, **options):
+    return subprocess.Popen(
+        [sys.executable, "-m", "membptt", "train", *words],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        **options,
+    )
+
+
+def wait_for_progress(process):
+    """Read standard error until the first update is done."""
+    seen = ""
+    while "bits/char" not in seen:
+        letter = process.stderr.read(1)
+        assert letter, seen
+        seen += letter
+    return seen
+
+
+def test_ctrl_c_then_resume(text, tmp_path):
+    path = str(tmp_path / "state")
+    sizes = ["--text", text, "--steps", "50", "--batch", "2", "--hidden", "16", "--json"]
+    process = start(*sizes, "--updates", "1000000", "--save", path)
+    wait_for_progress(process)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 130, err
+    assert "Traceback" not in err
+    report = json.loads(out.splitlines()[-1])
+    assert 1 <= report["updates"] < 1_000_000
+    more = str(report["updates"] + 5)
+    resumed = start("--resume", path, "--updates", more, "--json").communicate(timeout=60)[0]
+    whole = start(*sizes, "--updates", more, "--strategy", "full").communicate(timeout=60)[0]
+    digests = {json.loads(out)["parameters_sha256"] for out in (resumed, whole)}
+    assert len(digests) == 1
+
+
+def test_nobody_reads_the_report(text):
+    read, write = os.pipe()
+    os.close(read)
+    sizes = ["--text", text, "--steps", "9", "--batch", "2", "--hidden", "4", "--updates", "1"]
+    process = subprocess.run(
+        [sys.executable, "-m", "membptt", "train", *sizes],
+        stdout=write,
+        stderr=subprocess.PIPE,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    os.close(write)
+    assert process.returncode == 0
+    assert "Traceback" not in process.stderr
+    assert "Broken" not in process.stderr
