@@ -1,9 +1,10 @@
 /* A team of threads for the short phases of one time step.
 
-   The caller hands out a share of each phase to every member and takes its own; a phase ends when
-   all shares are done. Members spin between phases, since a phase takes microseconds; after a while
-   they yield, so that a machine with less cores than members still moves. They exist only while
-   one run lasts: nothing is left behind for a fork, an idle interpreter or a signal to trip over.  */
+   A phase has as many shares as the team has members. The caller hands the phase out, takes share 0,
+   and then every share that nobody has begun: a member that the system has put aside costs nothing
+   but its help. Members wait by spinning, since a phase takes microseconds, and yield after a while.
+   They exist only while one run lasts: nothing is left behind for a fork, an idle interpreter or a
+   signal to trip over.  */
 
 #ifndef MEMBPTT_TEAM_H
 #define MEMBPTT_TEAM_H
@@ -22,67 +23,76 @@
 #define TEAM_PAUSE() ((void)0)
 #endif
 
-enum { TEAM_SPINS = 2000, TEAM_LINE = 64 };
+enum { TEAM_SPINS = 2000, TEAM_LINE = 64, TEAM_SHARES = 1024 };
 
-typedef void (*team_phase)(void *context, int member, int members);
-
-typedef struct team_member {
-    struct team *team;
-    pthread_t thread;
-    int number;
-    _Alignas(TEAM_LINE) atomic_long done; /* phases that this member has finished */
-} team_member;
+typedef void (*team_phase)(void *context, int share, int members);
 
 typedef struct team {
-    int members; /* the caller, member 0, included */
-    team_member *others;
-    team_phase phase; /* NULL: go home */
+    int members; /* shares of a phase */
+    int started; /* threads besides the caller */
+    pthread_t *others;
+    team_phase phase;
     void *context;
-    _Alignas(TEAM_LINE) atomic_long begun; /* phases that have been handed out */
+    /* Phase number * SHARES + the next share to begin; negative: go home. */
+    _Alignas(TEAM_LINE) atomic_long ticket;
+    _Alignas(TEAM_LINE) atomic_long finished; /* shares of this phase that are done */
 } team;
 
-static inline void team_wait(const atomic_long *counter, long value)
+/* Begin a share of the phase that `seen` belongs to, if one is left; return whether it was. */
+static inline int team_take(team *t, long seen)
 {
-    for (long spins = 0; atomic_load_explicit(counter, memory_order_acquire) != value; spins++) {
-        if (spins < TEAM_SPINS)
-            TEAM_PAUSE();
-        else
-            sched_yield();
-    }
+    const long share = seen % TEAM_SHARES;
+    if (share >= t->members)
+        return 0;
+    if (!atomic_compare_exchange_strong_explicit(&t->ticket, &seen, seen + 1, memory_order_acq_rel,
+                                                 memory_order_acquire))
+        return 0;
+    t->phase(t->context, (int)share, t->members);
+    atomic_fetch_add_explicit(&t->finished, 1, memory_order_release);
+    return 1;
+}
+
+static inline void team_idle(long *spins)
+{
+    if (++*spins < TEAM_SPINS)
+        TEAM_PAUSE();
+    else
+        sched_yield();
 }
 
 static void *team_work(void *argument)
 {
-    team_member *self = argument;
-    team *t = self->team;
-    for (long number = 1;; number++) {
-        team_wait(&t->begun, number);
-        if (t->phase == NULL)
+    team *t = argument;
+    for (long spins = 0;;) {
+        const long seen = atomic_load_explicit(&t->ticket, memory_order_acquire);
+        if (seen < 0)
             return NULL;
-        t->phase(t->context, self->number, t->members);
-        atomic_store_explicit(&self->done, number, memory_order_release);
+        if (team_take(t, seen))
+            spins = 0;
+        else
+            team_idle(&spins);
     }
 }
 
-static inline void team_hand_out(team *t, team_phase phase, void *context)
-{
-    t->phase = phase;
-    t->context = context;
-    atomic_fetch_add_explicit(&t->begun, 1, memory_order_release);
-}
-
-/* Run phase(context, member, members) once for each member; return when all are done. */
+/* Run phase(context, share, members) for each share; return when all are done. */
 static inline void team_run(team *t, team_phase phase, void *context)
 {
-    if (t == NULL || t->members == 1) {
+    if (t == NULL) {
         phase(context, 0, 1);
         return;
     }
-    team_hand_out(t, phase, context);
+    const long begun =
+        (atomic_load_explicit(&t->ticket, memory_order_relaxed) / TEAM_SHARES + 1) * TEAM_SHARES;
+    t->phase = phase;
+    t->context = context;
+    atomic_store_explicit(&t->finished, 0, memory_order_relaxed);
+    atomic_store_explicit(&t->ticket, begun + 1, memory_order_release); /* share 0 is the caller's */
     phase(context, 0, t->members);
-    const long number = atomic_load_explicit(&t->begun, memory_order_relaxed);
-    for (int i = 0; i < t->members - 1; i++)
-        team_wait(&t->others[i].done, number);
+    while (team_take(t, atomic_load_explicit(&t->ticket, memory_order_acquire)))
+        ;
+    for (long spins = 0;
+         atomic_load_explicit(&t->finished, memory_order_acquire) != t->members - 1;)
+        team_idle(&spins);
 }
 
 /* Send the members home and free the team. NULL is allowed. */
@@ -90,42 +100,37 @@ static inline void team_close(team *t)
 {
     if (t == NULL)
         return;
-    team_hand_out(t, NULL, NULL);
-    for (int i = 0; i < t->members - 1; i++)
-        pthread_join(t->others[i].thread, NULL);
+    atomic_store_explicit(&t->ticket, -1, memory_order_release);
+    for (int i = 0; i < t->started; i++)
+        pthread_join(t->others[i], NULL);
     free(t->others);
     free(t);
 }
 
-/* Return a team of at most `members` threads, the caller included; fewer if the system gives fewer,
-   NULL if that leaves the caller alone. */
+/* Return a team of `members`, the caller included; where the system gives fewer threads, the others
+   take their shares too. NULL for the caller alone. */
 static inline team *team_open(int members)
 {
+    if (members > TEAM_SHARES - 1)
+        members = TEAM_SHARES - 1;
     if (members < 2)
         return NULL;
     team *t = aligned_alloc(TEAM_LINE, sizeof *t);
-    team_member *others = aligned_alloc(TEAM_LINE, sizeof *others * (size_t)(members - 1));
+    pthread_t *others = malloc(sizeof *others * (size_t)(members - 1));
     if (t == NULL || others == NULL) {
         free(t);
         free(others);
         return NULL;
     }
-    t->members = 1;
+    t->members = members;
+    t->started = 0;
     t->others = others;
-    atomic_init(&t->begun, 0);
-    for (int i = 0; i < members - 1; i++) {
-        others[i].team = t;
-        others[i].number = i + 1;
-        atomic_init(&others[i].done, 0);
-        if (pthread_create(&others[i].thread, NULL, team_work, &others[i]) != 0)
-            break;
-        t->members++; /* before the first phase: no member reads it earlier */
-    }
-    if (t->members > 1)
-        return t;
-    free(others);
-    free(t);
-    return NULL;
+    atomic_init(&t->ticket, TEAM_SHARES - 1); /* no share to take */
+    atomic_init(&t->finished, 0);
+    while (t->started < members - 1 &&
+           pthread_create(&others[t->started], NULL, team_work, t) == 0)
+        t->started++;
+    return t;
 }
 
 #endif
