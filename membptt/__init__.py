@@ -19,6 +19,14 @@ The words and the mathematics stand beside the code; a newcomer follows ``membpt
 ``membptt.solver``, ``membptt.schedules``, ``membptt.executor``.
 """
 
+import importlib.util
+
+if importlib.util.find_spec("membptt.kernels._kernels") is None:
+    raise ImportError(
+        "membptt's compiled modules are missing: this is its source tree, not an installation. Run "
+        "`pip install .` and start Python elsewhere, or `pip install -e .` to work on the source."
+    )
+
 from membptt._version import __version__
 from membptt.cells import LSTM, RNN, Cell
 from membptt.executor import Executor, Result, Stats, bptt

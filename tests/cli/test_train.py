@@ -267,9 +267,13 @@ def test_a_failed_save_is_one_line_and_keeps_the_last_one(run, tmp_path, monkeyp
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(checkpoint.os, "fsync", full)
-    code, _, err = run("--updates", "1", "--save", str(path))
+    monkeypatch.setattr(train, "SAVE_SECONDS", -1)
+    code, out, err = run("--updates", "3", "--save", str(path), "--json")
     assert code == 2
-    assert "No space left on device" in err.splitlines()[-1]
+    message = r"save is '.*', which cannot be written \(No space left on device\); make room"
+    assert_one_line(err.splitlines()[-1] + "\n", "error: " + message)
+    assert len(re.findall("warning: " + message, err)) == 3  # training went on
+    assert json.loads(out)["updates"] == 3  # and was reported
     assert path.read_bytes() == before
     assert os.listdir(tmp_path) == ["state"]
 
@@ -312,7 +316,7 @@ def test_the_second_signal_is_left_to_the_system():
 
 def start(*words, **options):
     return subprocess.Popen(
-        [sys.executable, "-m", "membptt", "train", *words],
+        [sys.executable, "-P", "-m", "membptt", "train", *words],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -353,7 +357,7 @@ def test_nobody_reads_the_report(text):
     os.close(read)
     sizes = ["--text", text, "--steps", "9", "--batch", "2", "--hidden", "4", "--updates", "1"]
     process = subprocess.run(
-        [sys.executable, "-m", "membptt", "train", *sizes],
+        [sys.executable, "-P", "-m", "membptt", "train", *sizes],
         stdout=write,
         stderr=subprocess.PIPE,
         text=True,
