@@ -107,16 +107,14 @@ def run(args, out):
         interrupted = train(trainer, settings, args.save)
     finally:
         meter.stop()
-    if args.save is not None:
-        save_checkpoint(args.save, settings.as_dict(), trainer.arrays())
-    report = trainer.report()
-    print(table(report), file=out)
+    try:
+        if args.save is not None:
+            save(args.save, settings, trainer)
+    finally:  # what was learnt is reported even where it could not be saved
+        show(trainer.report(), args.json, out)
     if interrupted:
         where = f"saved in {args.save}" if args.save is not None else "not saved (see --save)"
         print(f"interrupted after update {trainer.updates}; {where}", file=sys.stderr)
-    if args.json:
-        out.flush()
-        print(json.dumps(report))
     return 130 if interrupted else 0
 
 
@@ -165,9 +163,31 @@ def train(trainer, settings, path):
             )
             bar.update()
             if path is not None and time.monotonic() - saved_at > SAVE_SECONDS:
-                save_checkpoint(path, settings.as_dict(), trainer.arrays())
+                try:
+                    save(path, settings, trainer)
+                except ValueError as error:  # there may be room again the next time
+                    bar.write(f"membptt train: warning: {error}", file=sys.stderr)
                 saved_at = time.monotonic()
     return interrupt.asked
+
+
+def save(path, settings, trainer):
+    """Write a checkpoint, or raise a ValueError that says why it cannot be written."""
+    try:
+        save_checkpoint(path, settings.as_dict(), trainer.arrays())
+    except OSError as error:
+        raise ValueError(
+            f"save is {path!r}, which cannot be written ({error.strerror}); make room, or give "
+            "another place; a file from before is kept"
+        ) from None
+
+
+def show(report, as_json, out):
+    """Print the report for people to `out`, and as JSON to standard output."""
+    print(table(report), file=out)
+    if as_json:
+        out.flush()
+        print(json.dumps(report))
 
 
 def describe(settings, trainer):

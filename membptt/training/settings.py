@@ -43,7 +43,7 @@ class Settings:
     hidden: int = 256
     cell: str = "lstm"
     strategy: str = "optimal"
-    updates: int = 180
+    updates: int = 160
     backend: str = "cython"
     seed: int = 0
     learning_rate: float = 0.02
