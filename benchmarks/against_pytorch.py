@@ -61,6 +61,7 @@ def interleaved(first, second, repeats):
     seconds = [], []
     for timed in range(-1, repeats):  # one round to warm up
         for run, times in zip((first, second), seconds, strict=True):
+            time.sleep(0.02)  # the other's idle threads spin a few milliseconds
             started = time.perf_counter()
             run()
             if timed >= 0:

@@ -228,12 +228,14 @@ cdef class Chain:
         self.now = step
         self.first = (step - 1) % self.block_steps * self.batch
         self.internal = self.arena + at
-        self.cell_hidden(self.internal, self.head_state)
         self.keep_inputs(step)
-        self.head.losses_and_deltas(step, self.head_state, self.dstate, self.threads)
+        # h of this step entered the step after it, which was back-propagated just before.
+        self.head.losses_and_deltas(step, self.last if step == self.steps else self.head_state,
+                                    self.dstate, self.threads)
         team_run(self.threads, delta_phase, <void *>self)
         self.head.add_to_gradients(self.threads)
         team_run(self.threads, back_phase, <void *>self)
+        memcpy(self.head_state, self.internal, self.batch * self.hidden_size * self.k.itemsize)
         if self.first == 0:
             team_run(self.threads, flush_phase, <void *>self)
         return 0
