@@ -10,6 +10,7 @@ from membptt.schedules.actions import (
 )
 from membptt.schedules.replay import Replayed, ReplayError, replay
 from membptt.schedules.schedule import Schedule, schedule
+from membptt.schedules.tradeoff import TradeOff, cheapest_budget, trade_off
 
 __all__ = [
     "Advance",
@@ -21,6 +22,9 @@ __all__ = [
     "Replayed",
     "Restore",
     "Schedule",
+    "TradeOff",
+    "cheapest_budget",
     "replay",
     "schedule",
+    "trade_off",
 ]

@@ -248,17 +248,16 @@ def schedule(steps, memory, strategy="optimal", cell=None, batch=1):
     if isinstance(memory, Units):
         if cell is not None:
             raise ValueError(f"memory is {memory!r} with a cell; give bytes, or leave cell out")
-        sizes, unit = Sizes(1, memory.alpha), "units"
+        sizes, unit = state_sizes(alpha=memory.alpha)
         steps, units = integer("steps", steps), memory.count
         planned = plan(steps, units, chosen, sizes)
         budget = chosen.budget(units, sizes)
     else:
-        budget, unit = parse_bytes(memory), "bytes"
+        budget = parse_bytes(memory)
         if cell is None:
             raise ValueError(f"memory is {memory!r} without a cell; give cell=, or Units(n, alpha)")
-        batch = integer("batch", batch, minimum=1)
+        sizes, unit = state_sizes(cell, batch)
         steps = integer("steps", steps, minimum=1)
-        sizes = Sizes(cell.hidden_nbytes(batch), cell.internal_nbytes(batch))
         planner = chosen if budget < steps * sizes.internal else STRATEGIES["full"]
         least = planner.least_budget(steps, sizes)
         if budget < least:
@@ -271,3 +270,11 @@ def schedule(steps, memory, strategy="optimal", cell=None, batch=1):
     return Schedule(
         steps, chosen.name, sizes, unit, budget, units, planned.forward_steps, rule=planned.rule
     )
+
+
+def state_sizes(cell=None, batch=1, alpha=1):
+    """Return the `Sizes` of saved states, and their unit: "bytes" with a cell, else "units"."""
+    if cell is None:
+        return Sizes(1, integer("alpha", alpha, minimum=1)), "units"
+    batch = integer("batch", batch, minimum=1)
+    return Sizes(cell.hidden_nbytes(batch), cell.internal_nbytes(batch)), "bytes"

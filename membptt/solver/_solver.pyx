@@ -129,46 +129,58 @@ cdef void optimal_rows(
         gA[t] = min(a + <cost_t>t, never)
 
 
-cdef void fill_msm(cost_t[:, ::1] C, int64_t a, int64_t b, cost_t[:, ::1] work) noexcept nogil:
-    cdef int64_t m, steps = C.shape[1] - 1
+cdef void fill_msm(
+    cost_t[:, ::1] C, int64_t a, int64_t b, cost_t[:, ::1] work, cost_t[::1] last,
+) noexcept nogil:
+    """Fill C row by row; it may have fewer rows than `last`, row m stands at m modulo their number.
+
+    last[m] = C(T, m).
+    """
+    cdef int64_t m, rows = C.shape[0], steps = C.shape[1] - 1
     cdef cost_t *hidden
     cdef cost_t *internal
-    for m in range(C.shape[0]):
+    for m in range(last.shape[0]):
         hidden = internal = NULL
         if m >= a:
             hidden = &work[1, 0]
-            reverse(&C[m - a, 0], hidden, steps + 1)
+            reverse(&C[(m - a) % rows, 0], hidden, steps + 1)
         if m >= b:
             internal = &work[2, 0]
-            reverse(&C[m - b, 0], internal, steps + 1)
-        msm_row(&C[m, 0], hidden, internal, &work[0, 0], steps)
+            reverse(&C[(m - b) % rows, 0], internal, steps + 1)
+        msm_row(&C[m % rows, 0], hidden, internal, &work[0, 0], steps)
+        last[m] = C[m % rows, steps]
 
 
 cdef void fill_optimal(
     cost_t[:, ::1] A, cost_t[:, ::1] B, int64_t a, int64_t b, cost_t[:, ::1] work,
+    cost_t[::1] last,
 ) noexcept nogil:
-    cdef int64_t m, t, steps = A.shape[1] - 1
+    """Fill A and B row by row, as `fill_msm` does; last[m] = A(T, m)."""
+    cdef int64_t m, t, row, rows = A.shape[0], steps = A.shape[1] - 1
     cdef cost_t never = infeasible(&A[0, 0])
     cdef cost_t *hidden
     cdef cost_t *both
-    for m in range(A.shape[0]):
+    for m in range(last.shape[0]):
+        row = m % rows
         if m < b:
-            A[m, 0] = B[m, 0] = 0
+            A[row, 0] = B[row, 0] = 0
             for t in range(1, steps + 1):
-                A[m, t] = B[m, t] = never
+                A[row, t] = B[row, t] = never
+            last[m] = never
             continue
         hidden = both = NULL
-        reverse(&A[m - b, 0], &work[3, 0], steps + 1)
+        reverse(&A[(m - b) % rows, 0], &work[3, 0], steps + 1)
         if m >= a:
             hidden = &work[4, 0]
-            reverse(&B[m - a, 0], hidden, steps + 1)
+            reverse(&B[(m - a) % rows, 0], hidden, steps + 1)
         if m >= a + b:
             both = &work[5, 0]
-            reverse(&A[m - a - b, 0], both, steps + 1)
+            reverse(&A[(m - a - b) % rows, 0], both, steps + 1)
         optimal_rows(
-            &A[m, 0], &B[m, 0], &work[3, 0], hidden, both,
+            &A[row, 0], &B[row, 0], &work[3, 0], hidden, both,
             &work[2, 0], &work[0, 0], &work[1, 0], steps, m >= a,
         )
+        last[m] = A[row, steps]
 
 
 def cost_type(int64_t steps):
@@ -176,22 +188,57 @@ def cost_type(int64_t steps):
     return np.dtype(np.int32 if steps <= LONGEST32 else np.int64)
 
 
-def msm_table(int64_t steps, int64_t units, int64_t a, int64_t b):
-    """Return C of `membptt.solver.recurrences.msm` as an array [m, t]."""
+cdef solve_msm(int64_t steps, int64_t units, int64_t a, int64_t b, int64_t rows):
+    """Return C in `rows` rows, and its last column."""
     kind = cost_type(steps)
-    C = np.empty((units + 1, steps + 1), kind)
+    C = np.empty((rows, steps + 1), kind)
     work = np.empty((3, steps + 1), kind)
+    last = np.empty(units + 1, kind)
     cdef int32_t[:, ::1] C32, work32
     cdef int64_t[:, ::1] C64, work64
+    cdef int32_t[::1] last32
+    cdef int64_t[::1] last64
     if kind == np.int32:
-        C32, work32 = C, work
+        C32, work32, last32 = C, work, last
         with nogil:
-            fill_msm(C32, a, b, work32)
+            fill_msm(C32, a, b, work32, last32)
     else:
-        C64, work64 = C, work
+        C64, work64, last64 = C, work, last
         with nogil:
-            fill_msm(C64, a, b, work64)
-    return C
+            fill_msm(C64, a, b, work64, last64)
+    return C, last
+
+
+cdef solve_optimal(int64_t steps, int64_t units, int64_t a, int64_t b, int64_t rows):
+    """Return A and B in `rows` rows, and the last column of A."""
+    kind = cost_type(steps)
+    A = np.empty((rows, steps + 1), kind)
+    B = np.empty((rows, steps + 1), kind)
+    work = np.empty((6, steps + 1), kind)
+    last = np.empty(units + 1, kind)
+    cdef int32_t[:, ::1] A32, B32, work32
+    cdef int64_t[:, ::1] A64, B64, work64
+    cdef int32_t[::1] last32
+    cdef int64_t[::1] last64
+    if kind == np.int32:
+        A32, B32, work32, last32 = A, B, work, last
+        with nogil:
+            fill_optimal(A32, B32, a, b, work32, last32)
+    else:
+        A64, B64, work64, last64 = A, B, work, last
+        with nogil:
+            fill_optimal(A64, B64, a, b, work64, last64)
+    return A, B, last
+
+
+def msm_table(int64_t steps, int64_t units, int64_t a, int64_t b):
+    """Return C of `membptt.solver.recurrences.msm` as an array [m, t]."""
+    return solve_msm(steps, units, a, b, units + 1)[0]
+
+
+def msm_costs(int64_t steps, int64_t units, int64_t a, int64_t b):
+    """Return C(T, m) for m = 0...units; only the rows that later ones read are held."""
+    return solve_msm(steps, units, a, b, min(units, max(a, b)) + 1)[1]
 
 
 def optimal_tables(int64_t steps, int64_t units, int64_t a, int64_t b):
@@ -199,21 +246,12 @@ def optimal_tables(int64_t steps, int64_t units, int64_t a, int64_t b):
 
     Entries without a schedule hold a number above every cost.
     """
-    kind = cost_type(steps)
-    A = np.empty((units + 1, steps + 1), kind)
-    B = np.empty((units + 1, steps + 1), kind)
-    work = np.empty((6, steps + 1), kind)
-    cdef int32_t[:, ::1] A32, B32, work32
-    cdef int64_t[:, ::1] A64, B64, work64
-    if kind == np.int32:
-        A32, B32, work32 = A, B, work
-        with nogil:
-            fill_optimal(A32, B32, a, b, work32)
-    else:
-        A64, B64, work64 = A, B, work
-        with nogil:
-            fill_optimal(A64, B64, a, b, work64)
-    return A, B
+    return solve_optimal(steps, units, a, b, units + 1)[:2]
+
+
+def optimal_costs(int64_t steps, int64_t units, int64_t a, int64_t b):
+    """Return A(T, m) for m = 0...units; only the rows that later ones read are held."""
+    return solve_optimal(steps, units, a, b, min(units, a + b) + 1)[2]
 
 
 cdef int64_t find_hidden(

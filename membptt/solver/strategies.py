@@ -91,6 +91,14 @@ class Strategy:
         """Return the `Plan` for `steps` steps with `units` units (not below the least)."""
         raise TypeError(f"strategy {self.name} does not plan")
 
+    def cost(self, steps, units, sizes):
+        """Return the forward steps of the plan; a table, where there is one, is not kept."""
+        return self.plan(steps, units, sizes).forward_steps
+
+    def costs(self, steps, units, sizes):
+        """Return `cost` for each number of units in the ascending sequence `units`."""
+        return [self.cost(steps, count, sizes) for count in units]
+
 
 class Full(Strategy):
     """Full BPTT: every internal state is kept, every step runs forward once."""
@@ -187,6 +195,18 @@ class Mixed(Strategy):
         rule = _mixed_rule(steps, units, a, b)
         return Plan(rule, rule.cost())
 
+    def cost(self, steps, units, sizes):
+        """Return the last entry of the table's last row."""
+        return self.costs(steps, [units], sizes)[0]
+
+    def costs(self, steps, units, sizes):
+        """Return the last column of the table, of which few rows are held at a time."""
+        a, b = sizes.counts
+        most = (steps - 1) * b
+        check_tables(self.name, steps, min(units[-1], most), tables=1)  # what a plan would need
+        column = _solver.msm_costs(steps, min(units[-1], most), a, b)
+        return [int(column[min(count, most)]) for count in units]
+
 
 class Optimal(Strategy):
     """The best schedule there is; see `membptt.solver.recurrences.optimal`.
@@ -211,6 +231,20 @@ class Optimal(Strategy):
         check_tables(self.name, steps, units, tables=2)
         rule = _optimal_rule(steps, units, a, b)
         return Plan(rule, rule.cost())
+
+    def cost(self, steps, units, sizes):
+        """Return the last entry of the table's last row."""
+        return self.costs(steps, [units], sizes)[0]
+
+    def costs(self, steps, units, sizes):
+        """Return the last column of table A, of which few rows are held at a time."""
+        a, b = sizes.counts
+        if a >= b:
+            return Internal().costs(steps, [count // b for count in units], sizes)
+        most = steps * b
+        check_tables(self.name, steps, min(units[-1], most), tables=2)  # what a plan would need
+        column = _solver.optimal_costs(steps, min(units[-1], most), a, b)
+        return [int(column[min(count, most)]) for count in units]
 
 
 class Uniform(Strategy):
@@ -388,6 +422,26 @@ def check_tables(name, steps, units, tables):
         )
 
 
+def check_request(steps, units, strategy, sizes):
+    """Refuse lengths below 1 and fewer units than the strategy needs, stating both numbers."""
+    if steps < 1:
+        raise ValueError(f"steps is {steps} (with {units} units); give at least 1 step")
+    least = strategy.least_units(steps, sizes)
+    if units < least:
+        raise ValueError(
+            f"units is {units} for {steps} steps; strategy {strategy.name} needs at least {least}"
+        )
+
+
+def check_cost(cost, steps, units, strategy):
+    """Refuse a cost that no signed 64-bit integer holds."""
+    if cost > LARGEST:
+        raise OverflowError(
+            f"strategy {strategy.name} with {units} units runs {cost} forward steps for {steps} "
+            "steps, more than a 64-bit integer holds; give more units"
+        )
+
+
 def plan(steps, units, strategy, sizes):
     """Return the plan of a strategy object after checking `steps` and `units`.
 
@@ -398,19 +452,9 @@ def plan(steps, units, strategy, sizes):
     OverflowError
         If the cost does not fit a signed 64-bit integer.
     """
-    if steps < 1:
-        raise ValueError(f"steps is {steps} (with {units} units); give at least 1 step")
-    least = strategy.least_units(steps, sizes)
-    if units < least:
-        raise ValueError(
-            f"units is {units} for {steps} steps; strategy {strategy.name} needs at least {least}"
-        )
+    check_request(steps, units, strategy, sizes)
     planned = strategy.plan(steps, units, sizes)
-    if planned.forward_steps > LARGEST:
-        raise OverflowError(
-            f"strategy {strategy.name} with {units} units runs {planned.forward_steps} forward "
-            f"steps for {steps} steps, more than a 64-bit integer holds; give more units"
-        )
+    check_cost(planned.forward_steps, steps, units, strategy)
     return planned
 
 
@@ -453,4 +497,8 @@ def forward_steps(steps, units, strategy, alpha=1):
     """
     sizes = Sizes(1, integer("alpha", alpha, minimum=1))
     steps, units = integer("steps", steps), integer("units", units)
-    return plan(steps, units, find_strategy(strategy), sizes).forward_steps
+    chosen = find_strategy(strategy)
+    check_request(steps, units, chosen, sizes)
+    cost = chosen.cost(steps, units, sizes)
+    check_cost(cost, steps, units, chosen)
+    return cost

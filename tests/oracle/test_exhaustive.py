@@ -1,0 +1,42 @@
+"""The recurrence of `optimal` against all schedules there are."""
+
+import pytest
+
+from membptt.oracle.exhaustive import least_cost
+from membptt.solver import forward_steps
+from membptt.solver.chains import Chain
+from membptt.solver.strategies import Sizes, find_strategy, plan
+
+
+def optimal(t, m, a, b):
+    sizes = Sizes(a, b)
+    return plan(t, m // sizes.unit, find_strategy("optimal"), sizes).forward_steps
+
+
+@pytest.mark.parametrize("alpha", [1, 2, 3, 4])
+@pytest.mark.parametrize("t", range(1, 8))
+def test_optimal_is_the_least_of_all(t, alpha):
+    for m in range(10 if t < 7 else 7):
+        exhaustive = least_cost(Chain.even(t, 1, alpha), m)
+        if m < alpha:
+            assert exhaustive is None
+        else:
+            assert forward_steps(t, m, "optimal", alpha) == exhaustive
+
+
+@pytest.mark.parametrize(("a", "b"), [(5, 12), (3, 7), (2, 3), (3, 2), (2, 1)])
+@pytest.mark.parametrize("t", range(1, 7))
+def test_optimal_in_bytes_is_the_least_of_all(t, a, b):
+    for m in range(b, 3 * b + a):
+        assert optimal(t, m, a, b) == least_cost(Chain.even(t, a, b), m)
+
+
+@pytest.mark.parametrize(("t", "m", "msm", "least"), [(7, 6, 14, 13), (8, 6, 17, 16)])
+def test_the_papers_mixed_strategy_is_not(t, m, msm, least):
+    """alpha = 3; msm counts its units without the working internal state."""
+    assert forward_steps(t, m - 3, "msm", alpha=3) == msm
+    assert forward_steps(t, m, "optimal", alpha=3) == least == least_cost(Chain.even(t, 1, 3), m)
+
+
+def test_nothing_fits():
+    assert least_cost(Chain.even(3, 1, 3), 2) is None
