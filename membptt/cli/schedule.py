@@ -1,15 +1,21 @@
 """``membptt schedule``: plan within a budget, and show the plan."""
 
 import json
+from math import isnan
 
 from membptt.checks import DTYPES
-from membptt.cli.values import whole
+from membptt.cli.values import real, whole
 from membptt.memory import Units
-from membptt.schedules import schedule
+from membptt.oracle.exhaustive import least_cost
+from membptt.schedules import cheapest_budget, schedule, trade_off
 from membptt.solver import STRATEGIES
+from membptt.solver.chains import Chain
 from membptt.training.settings import CELLS, Settings
+from membptt.view.curve import curve_table, save_curve
 from membptt.view.svg import draw, page
 from membptt.view.text import summary, table
+
+MOST_PROVED = 8  # steps; all schedules of more take minutes
 
 # What a budget in bytes is counted with; the same defaults as `membptt train`.
 CELL_DEFAULTS = {name: getattr(Settings, name) for name in ("cell", "hidden", "batch", "dtype")}
@@ -27,8 +33,23 @@ def add_arguments(subparsers):
     budget = parser.add_mutually_exclusive_group(required=True)
     budget.add_argument("--memory", help='bytes for saved states, such as "2 MiB"')
     budget.add_argument("--units", type=whole, help="memory as the strategy counts it")
-    parser.add_argument("--alpha", type=whole, help="with --units: internal over hidden state (1)")
-    sizes = parser.add_argument_group("with --memory, what the bytes are counted with")
+    budget.add_argument(
+        "--max-slowdown",
+        type=real,
+        metavar="X",
+        help="the least memory for at most X times the time of full BPTT, such as 1.33",
+    )
+    budget.add_argument(
+        "--curve",
+        nargs="?",
+        const="",
+        metavar="FILE",
+        help="time against memory for every strategy; FILE.svg or FILE.png: drawn",
+    )
+    parser.add_argument(
+        "--alpha", type=whole, help="count in units: internal over hidden state (1)"
+    )
+    sizes = parser.add_argument_group("what bytes are counted with, unless --units or --alpha")
     sizes.add_argument("--cell", choices=tuple(CELLS), help="kind of cell (lstm)")
     sizes.add_argument("--hidden", type=whole, help="hidden size (256)")
     sizes.add_argument("--batch", type=whole, help="sequences side by side (16)")
@@ -40,6 +61,11 @@ def add_arguments(subparsers):
         metavar="FILE",
         help="write a page with the drawing and every action (FILE.svg: the drawing alone)",
     )
+    parser.add_argument(
+        "--prove",
+        action="store_true",
+        help=f"compare with every schedule there is (up to {MOST_PROVED} steps)",
+    )
     parser.add_argument("--json", action="store_true", help="one JSON object as the last line")
 
 
@@ -49,8 +75,10 @@ def run(args, out):
     Returns
     -------
     int
-        The exit code: 0.
+        The exit code: 0, or 1 where a proof fails.
     """
+    if args.curve is not None:
+        return run_curve(args, out)
     planned = plan(args)
     if args.actions:
         for line in table(planned):
@@ -61,29 +89,91 @@ def run(args, out):
         text = write(planned)
         with open(args.html, "w", encoding="utf-8") as file:
             file.write(text)
+    result, code = report(planned), 0
+    if args.prove:
+        result["executed"], result["exhaustive"] = prove(planned)
+        holds = planned.forward_steps == result["executed"] and (
+            planned.strategy != "optimal" or planned.forward_steps == result["exhaustive"]
+        )
+        code = 0 if holds else 1
+        print(
+            f"predicted {planned.forward_steps}, executed {result['executed']}, "
+            f"least of all schedules {result['exhaustive']}",
+            file=out,
+        )
+    write_json(args, out, result)
+    return code
+
+
+def run_curve(args, out):
+    """Print the trade-off of time and memory, and draw it if a file was named."""
+    for name in ("actions", "html", "prove"):
+        if getattr(args, name):
+            raise ValueError(f"--{name} was given with --curve; leave it out, or give a budget")
+    curve = trade_off(args.steps, **counted_with(args))
+    for line in curve_table(curve):
+        print(line, file=out)
+    if args.curve:
+        save_curve(curve, args.curve)
+    costs = {
+        name: [None if isnan(cost) else int(cost) for cost in row.tolist()]
+        for name, row in curve.forward_steps.items()
+    }
+    result = {
+        "steps": curve.steps,
+        f"memory_{curve.unit}": curve.memory.tolist(),
+        "forward_steps": costs,
+    }
+    write_json(args, out, result)
+    return 0
+
+
+def write_json(args, out, result):
+    """Print `result` as the last line, if it was asked for."""
     if args.json:
         out.flush()
-        print(json.dumps(report(planned)))
-    return 0
+        print(json.dumps(result))
+
+
+def prove(planned):
+    """Return what the schedule ran when replayed, and the least that any schedule runs."""
+    if planned.steps > MOST_PROVED:
+        raise ValueError(
+            f"--steps is {planned.steps} with --prove, which looks at every schedule; "
+            f"give at most {MOST_PROVED}"
+        )
+    chain = Chain.even(planned.steps, planned.hidden, planned.internal)
+    return planned.replay().forward_steps, least_cost(chain, planned.budget)
 
 
 def plan(args):
     """Return the schedule that the arguments ask for."""
+    sizes = counted_with(args)
+    memory = args.memory
+    if args.units is not None:
+        memory = Units(args.units, sizes["alpha"])
+    elif args.max_slowdown is not None:
+        memory = cheapest_budget(args.steps, args.max_slowdown, args.strategy, **sizes)
+    return schedule(args.steps, memory, args.strategy, sizes.get("cell"), sizes.get("batch", 1))
+
+
+def counted_with(args):
+    """Return what memory is counted with: alpha for units, else a cell and its batch."""
     given = {name: getattr(args, name) for name in CELL_DEFAULTS}
-    if args.memory is None:
+    if args.memory is None and (args.units is not None or args.alpha is not None):
+        option = "--units" if args.units is not None else "--alpha"
         for name, value in given.items():
             if value is not None:
                 raise ValueError(
-                    f"--{name} is {value} with --units; leave it out, or give --memory"
+                    f"--{name} is {value} with {option}; leave it out, or give --memory"
                 )
-        units = Units(args.units, 1 if args.alpha is None else args.alpha)
-        return schedule(args.steps, units, args.strategy)
+        return {"alpha": 1 if args.alpha is None else args.alpha}
     if args.alpha is not None:
         raise ValueError(f"--alpha is {args.alpha} with --memory; leave it out: the cell fixes it")
     given = {name: CELL_DEFAULTS[name] if value is None else value for name, value in given.items()}
     # The input size does not matter to the size of the states.
     cell = CELLS[given["cell"]](1, given["hidden"], given["dtype"])
-    return schedule(args.steps, args.memory, args.strategy, cell, given["batch"])
+    return {"cell": cell, "batch": given["batch"]}
 
 
 def report(planned):

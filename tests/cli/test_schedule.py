@@ -64,3 +64,50 @@ def test_actions_are_printed_on_request():
 def test_bad_use_is_a_value_error(words, message):
     with pytest.raises(ValueError, match=message):
         run(*words)
+
+
+def test_a_small_case_is_proved(capsys):
+    people = run("--steps", "7", "--units", "6", "--alpha", "3", "--prove", "--json")
+    assert "predicted 13, executed 13, least of all schedules 13" in people
+    assert json.loads(capsys.readouterr().out)["exhaustive"] == 13
+    people = run("--steps", "7", "--units", "3", "--alpha", "3", "--prove", "--strategy", "msm")
+    assert "predicted 14, executed 14, least of all schedules 13" in people
+
+
+def test_the_curve_as_table_json_and_drawing(tmp_path, capsys):
+    people = run("--steps", "40", "--alpha", "3", "--json", "--curve", str(tmp_path / "curve.svg"))
+    assert people.splitlines()[0].split()[:4] == ["memory", "of", "full", "full"]
+    report = json.loads(capsys.readouterr().out)
+    assert report["memory_units"] == list(range(3, 121))
+    assert report["forward_steps"]["optimal"][-1] == 40
+    assert report["forward_steps"]["full"][:2] == [None, None]
+    assert "<polyline" in (tmp_path / "curve.svg").read_text()
+    run("--steps", "40", "--hidden", "8", "--json", "--curve")
+    assert json.loads(capsys.readouterr().out)["memory_bytes"][-1] == 40 * 16 * 6 * 8 * 4
+
+
+def test_the_least_memory_for_a_slowdown(capsys):
+    run("--steps", "1000", "--max-slowdown", "1.3334", "--alpha", "3", "--json")
+    report = json.loads(capsys.readouterr().out)
+    assert report["peak_units"] == 77 and report["time_factor"] <= 1.3334
+    run("--steps", "100", "--max-slowdown", "1.33", "--json")
+    assert json.loads(capsys.readouterr().out)["time_factor"] <= 1.33
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--steps", "9", "--units", "6", "--prove"], "--steps is 9 with --prove"),
+        (["--steps", "9", "--curve", "--prove"], "--prove was given with --curve"),
+        (["--steps", "9", "--curve", "--alpha", "0"], "alpha is 0"),
+        (
+            ["--steps", "9", "--curve", "--alpha", "2", "--hidden", "4"],
+            "--hidden is 4 with --alpha",
+        ),
+        (["--steps", "0", "--curve"], "steps is 0"),
+        (["--steps", "9", "--max-slowdown", "0.5"], "max_slowdown is 0.5"),
+    ],
+)
+def test_bad_use_of_the_questions(words, message):
+    with pytest.raises(ValueError, match=message):
+        run(*words)
