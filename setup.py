@@ -15,6 +15,7 @@ MODULES = {
     "membptt.kernels._head": [],
     "membptt.kernels._chain": [],
     "membptt.executor._executor": [],
+    "membptt.executor._lookahead": [],
     "membptt.solver._solver": [],
     "membptt.schedules._emit": [],
 }

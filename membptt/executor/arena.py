@@ -57,8 +57,65 @@ class Arena:
         self.peak = max(self.peak, self.used)
         return at
 
-    def pop(self, kind, step):
-        """Give the top state back; it must be this one."""
+    def find(self, kind, step):
+        """Return the offset of this state, which must be on top of the stack."""
         if not self.stack or self.stack[-1][:2] != (kind, step):
             raise LookupError(f"the state of step {step} is not on top of the stack")
-        self.used = self.stack.pop()[2]
+        return self.stack[-1][2]
+
+    def pop(self, kind, step):
+        """Give the top state back; it must be this one."""
+        self.used = self.find(kind, step)
+        self.stack.pop()
+
+
+class SlotArena(Arena):
+    """An arena for look-ahead: hidden states from the left, internal states in slots at the right.
+
+    Hidden states are given back in the reverse order of saving; internal states in any order, into
+    slots that all have one size, so that nothing fragments here either.
+    """
+
+    def clear(self):
+        """Forget every state."""
+        super().clear()
+        self.hidden_used = 0
+
+    def push(self, kind, step):
+        """Reserve room for a state and return its offset; see `Arena.push`."""
+        size = self.sizes[kind]
+        taken = {at for saved, _, at in self.stack if saved == INTERNAL}
+        if kind == INTERNAL:
+            lowest = len(self.buffer) - size
+            while lowest in taken:
+                lowest -= size
+            at, fits = lowest, lowest >= self.hidden_used
+        else:
+            at = self.hidden_used
+            fits = at + size <= min(taken, default=len(self.buffer))
+        if not fits:
+            raise MemoryError(
+                f"the state of step {step} needs {size} bytes, {self.used} of the arena's "
+                f"{len(self.buffer)} are in use"
+            )
+        if kind == HIDDEN:
+            self.hidden_used += size
+        self.stack.append((kind, step, at))
+        self.used += size
+        self.peak = max(self.peak, self.used)
+        return at
+
+    def find(self, kind, step):
+        """Return the offset of this state, wherever it is."""
+        for saved, of, at in self.stack:
+            if (saved, of) == (kind, step):
+                return at
+        raise LookupError(f"the state of step {step} is not saved")
+
+    def pop(self, kind, step):
+        """Give this state back."""
+        at = self.find(kind, step)
+        if kind == HIDDEN:
+            self.hidden_used = at
+        self.stack.remove((kind, step, at))
+        self.used -= self.sizes[kind]

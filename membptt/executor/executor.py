@@ -8,12 +8,12 @@ record what really ran, one row an action: code, start, stop, bytes in use.
 import time
 
 from membptt.checks import integer
-from membptt.executor import _executor, readable
-from membptt.executor.arena import Arena
+from membptt.executor import _executor, _lookahead, readable
+from membptt.executor.arena import Arena, SlotArena
 from membptt.executor.chain import make_chain
 from membptt.executor.result import Result, Stats
 from membptt.executor.window import check_inputs, check_window, raise_not_finite
-from membptt.kernels.threads import useful_threads
+from membptt.kernels.threads import thread_count, useful_threads
 
 
 class Executor:
@@ -44,9 +44,11 @@ class Executor:
         self.batch = integer("batch", batch, minimum=1)
         self.record = record
         self.threads = useful_threads(cell, self.batch, threads)
+        self.lanes = min(schedule.lanes, thread_count(threads))
         self.compiled = cell.backend == "cython" and not step_through
         sizes = cell.hidden_nbytes(self.batch), cell.internal_nbytes(self.batch)
-        self.arena = Arena(arena_nbytes(schedule, *sizes), *sizes)
+        arena = Arena if schedule.lanes == 1 else SlotArena
+        self.arena = arena(arena_nbytes(schedule, *sizes), *sizes)
         self.chain = None
 
     def run(self, inputs, head, state=None):
@@ -100,9 +102,11 @@ class Executor:
             return readable.run(self.schedule, self.chain, self.arena, self.record)
         self.chain.open_team(self.threads)
         try:
-            return _executor.run(
-                self.schedule.codes(), self.chain, *self.arena.sizes, record=self.record
-            )
+            if self.schedule.lanes == 2:
+                return _lookahead.run(
+                    self.chain, self.schedule.segments, *self.arena.sizes, self.lanes, self.record
+                )
+            return _executor.run(self.schedule.codes(), self.chain, *self.arena.sizes, self.record)
         finally:
             self.chain.close_team()
 
@@ -141,6 +145,13 @@ def bptt(cell, inputs, head, schedule, state=None, record=False, threads=None):
 
 def arena_nbytes(schedule, hidden_nbytes, internal_nbytes):
     """Return the arena's size: the budget, but no more than full BPTT could ever use."""
+    if schedule.lanes == 2 and schedule.unit == "units":
+        if internal_nbytes != schedule.internal * hidden_nbytes:
+            raise ValueError(
+                f"schedule is for alpha {schedule.internal}, this cell's is "
+                f"{internal_nbytes / hidden_nbytes:g}; look-ahead needs the cell's own"
+            )
+        return schedule.budget * hidden_nbytes
     if schedule.unit == "units":
         return schedule.peak(hidden_nbytes, internal_nbytes)
     if (schedule.hidden, schedule.internal) != (hidden_nbytes, internal_nbytes):

@@ -56,12 +56,11 @@ class Machine:
         self.place = stop
 
     def backward(self, step):
-        """Back-propagate `step`, whose internal state is on top of the arena's stack."""
-        if not self.arena.stack or self.arena.stack[-1][:2] != (INTERNAL, step):
-            raise LookupError(f"the internal state of step {step} is not on top of the stack")
+        """Back-propagate `step`, whose internal state is at hand in the arena."""
+        at = self.arena.find(INTERNAL, step)
         if step != self.chain.steps - self.backward_steps:
             raise LookupError(f"another step than {step} is to be back-propagated next")
-        self.chain.backward(step, self.arena.stack[-1][2])
+        self.chain.backward(step, at)
         self.backward_steps += 1
 
     def source(self, step):

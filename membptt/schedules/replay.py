@@ -67,10 +67,13 @@ class Machine:
         Sizes of the two kinds of states.
     budget : int, optional
         Most that all saved states may take.
+    lanes : int
+        With one, states are given back in the reverse order of saving; with two, in any order.
     """
 
-    def __init__(self, steps, hidden=1, internal=1, budget=None):
+    def __init__(self, steps, hidden=1, internal=1, budget=None, lanes=1):
         self.steps = steps
+        self.stacked = lanes == 1
         self.hidden = hidden
         self.internal = internal
         self.budget = budget
@@ -128,17 +131,27 @@ class Machine:
     def _backward(self, step):
         if step != self.next_backward:
             return f"the next step to back-propagate is {self.next_backward}"
-        if not self.stack or self.stack[-1] != (step, True):
-            return "the internal state of this step is not on top of the stack"
+        if not self._at_hand((step, True)):
+            return f"the internal state of this step is not {self._where}"
         self.next_backward -= 1
         return None
 
     def _free(self, state):
-        if not self.stack or self.stack[-1] != state:
-            return "this state is not on top of the stack"
-        self.saved.remove(self.stack.pop())
+        if not self._at_hand(state):
+            return f"this state is not {self._where}"
+        self.saved.remove(state)
+        self.stack.remove(state)
         self.used -= self.internal if state[1] else self.hidden
         return None
+
+    @property
+    def _where(self):
+        return "on top of the stack" if self.stacked else "saved"
+
+    def _at_hand(self, state):
+        if self.stacked:
+            return bool(self.stack) and self.stack[-1] == state
+        return state in self.saved
 
     def missing(self):
         """Return what a schedule that ends here leaves undone, or None."""
@@ -149,7 +162,7 @@ class Machine:
         return None
 
 
-def replay(actions, steps, hidden=1, internal=1, budget=None):
+def replay(actions, steps, hidden=1, internal=1, budget=None, lanes=1):
     """Replay `actions` and return what they did.
 
     Parameters
@@ -162,6 +175,8 @@ def replay(actions, steps, hidden=1, internal=1, budget=None):
         Sizes of the two kinds of states.
     budget : int, optional
         Most that all saved states may take, in the same unit.
+    lanes : int
+        1, or 2 for look-ahead, which gives states back in any order.
 
     Returns
     -------
@@ -173,7 +188,7 @@ def replay(actions, steps, hidden=1, internal=1, budget=None):
     ReplayError
         A ValueError that names the index of the first action that is not allowed, and the reason.
     """
-    machine = Machine(steps, hidden, internal, budget)
+    machine = Machine(steps, hidden, internal, budget, lanes)
     index = -1
     for index, action in enumerate(actions):
         reason = machine.fault(action)

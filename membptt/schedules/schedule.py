@@ -9,7 +9,9 @@ from membptt.checks import integer
 from membptt.memory import Units, parse_bytes
 from membptt.schedules._emit import Emitter, Meter
 from membptt.schedules.actions import from_row
-from membptt.schedules.replay import replay
+from membptt.schedules.lookahead import rows as lookahead_rows
+from membptt.schedules.replay import Machine, replay
+from membptt.solver.lookahead import Segments
 from membptt.solver.strategies import STRATEGIES, Sizes, find_strategy, plan
 
 FORMAT = "membptt schedule 1"
@@ -95,10 +97,22 @@ class Schedule:
 
     def codes(self):
         """Yield the actions as int64 arrays [n, 3] of rows (code, start, stop), in chunks."""
-        if self._rows is None:
+        if self.lanes == 2:
+            yield from lookahead_rows(self._rule)
+        elif self._rows is None:
             yield from Emitter(self._rule, self.steps)
         else:
             yield self._rows
+
+    @property
+    def lanes(self):
+        """Threads that execute it: 2 for look-ahead, where a second one recomputes, else 1."""
+        return 2 if isinstance(self._rule, Segments) else 1
+
+    @property
+    def segments(self):
+        """The plan of the two lanes (`membptt.solver.lookahead.Segments`), or None."""
+        return self._rule if self.lanes == 2 else None
 
     def __iter__(self):
         for chunk in self.codes():
@@ -148,13 +162,19 @@ class Schedule:
         Returns
         -------
         float
-            (C / T + r) / (1 + r).
+            (C / T + r) / (1 + r); with two lanes, the time of the slower one.
         """
+        if self.lanes == 2:
+            return self._rule.time_factor(backward_ratio)
         return (self.forward_steps / self.steps + backward_ratio) / (1 + backward_ratio)
 
     def replay(self):
         """Prove the schedule legal and within its budget; see `membptt.schedules.replay`."""
-        return replay(self, self.steps, self.hidden, self.internal, self.budget)
+        return replay(self, self.steps, self.hidden, self.internal, self.budget, self.lanes)
+
+    def machine(self):
+        """Return a machine to replay the schedule on, action by action."""
+        return Machine(self.steps, self.hidden, self.internal, self.budget, self.lanes)
 
     def _key(self):
         return self.steps, self.hidden, self.internal, self.unit, self.forward_steps
@@ -204,11 +224,32 @@ class Schedule:
             actions = [from_row(*row) for row in data["actions"]]
             fields = {name: data[name] for name in HEAD}
             units = fields.pop("units")
+            if fields["strategy"] == "lookahead" and units is not None:
+                return cls._load_lanes(actions, units, fields)
         except (ValueError, TypeError, LookupError) as error:
             raise ValueError(f"{path} is not a schedule that membptt saved ({error})") from error
         loaded = cls.from_actions(actions, **fields)
         loaded.units = units
         return loaded
+
+    @classmethod
+    def _load_lanes(cls, actions, units, fields):
+        """Plan look-ahead again, and compare: two lanes need the plan, not only its actions."""
+        sizes = Sizes(fields["hidden"], fields["internal"])
+        planned = plan(fields["steps"], units, STRATEGIES["lookahead"], sizes)
+        again = cls(
+            fields["steps"],
+            "lookahead",
+            sizes,
+            fields["unit"],
+            fields["budget"],
+            units,
+            planned.forward_steps,
+            rule=planned.rule,
+        )
+        if list(again) != actions:
+            raise ValueError("its actions are not those of its plan")
+        return again
 
 
 def schedule(steps, memory, strategy="optimal", cell=None, batch=1):

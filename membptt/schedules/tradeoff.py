@@ -9,7 +9,7 @@ import numpy as np
 from membptt.checks import integer
 from membptt.memory import Units
 from membptt.schedules.schedule import state_sizes
-from membptt.solver.strategies import STRATEGIES, find_strategy
+from membptt.solver.strategies import ONE_LANE, find_strategy
 
 MOST_POINTS = 400
 
@@ -68,7 +68,7 @@ def trade_off(steps, cell=None, batch=1, alpha=1, strategies=None, points=MOST_P
     sizes, unit = state_sizes(cell, batch, alpha)
     memory = _budgets(steps, sizes, points)
     costs = {
-        name: _costs(find_strategy(name), steps, memory, sizes) for name in strategies or STRATEGIES
+        name: _costs(find_strategy(name), steps, memory, sizes) for name in strategies or ONE_LANE
     }
     return TradeOff(steps, unit, memory, costs)
 
@@ -104,7 +104,7 @@ def cheapest_budget(
     max_slowdown : float
         At least 1; 1.33 allows a third more time.
     strategy : str
-        One of `membptt.solver.STRATEGIES`.
+        One of `membptt.solver.ONE_LANE`.
     cell, batch, alpha
         As in `trade_off`.
     backward_ratio : float
@@ -121,6 +121,8 @@ def cheapest_budget(
     Units(count=77, alpha=3)
     """
     steps = integer("steps", steps, minimum=1)
+    if strategy not in ONE_LANE:
+        raise ValueError(f"strategy is {strategy!r}; give one of {', '.join(ONE_LANE)}")
     if not 1 <= max_slowdown < float("inf"):
         raise ValueError(f"max_slowdown is {max_slowdown}; give a number of at least 1")
     if not 0 <= backward_ratio < float("inf"):

@@ -15,6 +15,7 @@ import numpy as np
 from membptt.checks import integer
 from membptt.memory import format_bytes
 from membptt.solver import _solver
+from membptt.solver.lookahead import least_budget, lookahead
 
 TABLE_LIMIT = 2**30  # bytes; a planner must not be the memory hog it is there to prevent
 LARGEST = 2**63 - 1
@@ -50,13 +51,13 @@ class Plan:
 
     Attributes
     ----------
-    rule : membptt.solver._solver.Rule
-        Answers where to split a node.
+    rule : membptt.solver._solver.Rule or membptt.solver.lookahead.Segments
+        Answers where to split a node; or how two lanes cut the chain.
     forward_steps : int
         The recurrence's answer.
     """
 
-    rule: _solver.Rule
+    rule: object
     forward_steps: int
 
 
@@ -305,6 +306,24 @@ class ChenRecursive(Strategy):
         return Plan(_solver.HalvingRule(), _halving_cost(steps))
 
 
+class Lookahead(Strategy):
+    """One core back-propagates a segment while another recomputes the one before it.
+
+    See `membptt.solver.lookahead`; for sizes where a second core hardly speeds a step up.
+    """
+
+    name = "lookahead"
+
+    def least_budget(self, steps, sizes):
+        """Return the least that segments can be cut for."""
+        return least_budget(steps, sizes.hidden, sizes.internal)
+
+    def plan(self, steps, units, sizes):
+        """Return the plan with the fewest segments; its rule is a `Segments`."""
+        segments = lookahead(steps, self.budget(units, sizes), sizes.hidden, sizes.internal)
+        return Plan(segments, segments.forward_steps)
+
+
 def _root(steps):
     """Return ceil(sqrt(steps)), exactly."""
     return isqrt(steps - 1) + 1
@@ -377,8 +396,12 @@ STRATEGIES = {
         Internal(),
         Mixed(),
         Optimal(),
+        Lookahead(),
     )
 }
+
+# Those for one core: their time is their forward steps, their states are a stack.
+ONE_LANE = {name: strategy for name, strategy in STRATEGIES.items() if name != "lookahead"}
 
 
 def find_strategy(name):

@@ -19,7 +19,6 @@ from membptt.schedules.actions import (
     Backward,
     Restore,
 )
-from membptt.schedules.replay import Machine
 from membptt.view.text import summary, table
 
 MOST_ACTIONS = 20_000  # a larger drawing opens in no browser
@@ -97,7 +96,7 @@ class _Drawing:
 
     def _go_through(self):
         schedule = self.schedule
-        machine = Machine(schedule.steps, schedule.hidden, schedule.internal, schedule.budget)
+        machine = schedule.machine()
         for action in schedule:
             machine.fault(action)
             match action:

@@ -14,7 +14,6 @@ from membptt.schedules.actions import (
     Free,
     Restore,
 )
-from membptt.schedules.replay import Machine
 
 MOST_COUNTED = 40  # steps; beyond, a column of one digit per step is no help
 
@@ -56,7 +55,7 @@ def table(schedule):
     str
         A heading, then a line for each action.
     """
-    machine = Machine(schedule.steps, schedule.hidden, schedule.internal, schedule.budget)
+    machine = schedule.machine()
     action_width = len(words(AdvanceSaveInternal(schedule.steps - 1, schedule.steps))) + 1
     action_width = max(action_width, len(words(AdvanceSaveInternal(0, schedule.steps))))
     counted = schedule.steps <= MOST_COUNTED
@@ -80,12 +79,14 @@ def summary(schedule):
         for size in (schedule.peak_bytes, schedule.full_bytes, schedule.budget)
     )
     unit = " units" if schedule.unit == "units" else ""
+    cores = " on two cores" if schedule.lanes == 2 else ""
     return (
         f"{schedule.strategy}: {schedule.forward_steps} forward steps for {schedule.steps} steps, "
         f"{per_step:.3f} per step\n"
         f"saved states: {peak}{unit} at most, of {budget}{unit} allowed; full BPTT {full}{unit}; "
         f"{schedule.saved_fraction:.1%} saved\n"
-        f"time: {schedule.time_factor():.3f} of full BPTT's, where a backward takes two forwards"
+        f"time{cores}: {schedule.time_factor():.3f} of full BPTT's, "
+        "where a backward takes two forwards"
     )
 
 

@@ -5,7 +5,7 @@ import pytest
 
 from membptt.memory import Units
 from membptt.schedules import cheapest_budget, schedule, trade_off
-from membptt.solver import STRATEGIES
+from membptt.solver import ONE_LANE
 
 
 class Cell:
@@ -43,7 +43,7 @@ def test_many_budgets_are_thinned():
     assert len(curve.memory) <= 50 and curve.memory[-1] == 6000
 
 
-@pytest.mark.parametrize("name", sorted(STRATEGIES))
+@pytest.mark.parametrize("name", sorted(ONE_LANE))
 @pytest.mark.parametrize("slowdown", [1.0, 1.1, 4 / 3, 2.0])
 def test_the_cheapest_budget_suffices_and_one_less_does_not(name, slowdown):
     try:

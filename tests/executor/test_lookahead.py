@@ -1,0 +1,127 @@
+"""Look-ahead: two lanes, the same bits, never a byte over the budget, and a legal trace."""
+
+import numpy as np
+import pytest
+
+import membptt as mb
+from membptt.schedules import actions, replay
+from membptt.solver import lookahead as planner
+
+
+def plan(case, budget):
+    steps, batch = case.inputs.shape[:2]
+    return mb.schedule(steps, budget, "lookahead", case.cell, batch)
+
+
+@pytest.mark.parametrize("backend", ["numpy", "cython"])
+@pytest.mark.parametrize("cell", ["rnn", "lstm"])
+@pytest.mark.parametrize("size", [(2, 1, 3), (7, 2, 5), (53, 3, 8), (200, 1, 33)], ids=str)
+def test_bits_budget_and_trace(window, bits, cell, size, backend):
+    steps, batch, hidden = size
+    case = window(cell, steps, batch, 5, hidden, 6, backend=backend, tokens=steps % 2 == 0)
+    wanted = bits(mb.full_bptt(*case.arguments(), case.state))
+    sizes = case.cell.hidden_nbytes(batch), case.cell.internal_nbytes(batch)
+    least = planner.least_budget(steps, *sizes)
+    for budget in sorted(
+        {least, least + 1, 2 * least, steps * sizes[1] // 2, steps * sizes[1] - 1}
+    ):
+        if not least <= budget < steps * sizes[1]:
+            continue
+        schedule = plan(case, budget)
+        assert schedule.lanes == 2
+        assert schedule.replay().forward_steps == schedule.forward_steps
+        for threads in (1, 2) if backend == "cython" else (1,):
+            executor = mb.Executor(case.cell, schedule, batch, record=True, threads=threads)
+            result = executor.run(case.inputs, case.head, case.state)
+            assert bits(result) == wanted
+            assert result.stats.forward_steps == schedule.forward_steps
+            assert result.stats.peak_bytes <= schedule.peak_bytes <= budget
+            assert result.trace[:, 3].max() <= result.stats.peak_bytes
+            ran = [actions.from_row(*row) for row in result.trace[:, :3].tolist()]
+            proved = replay(ran, steps, *sizes, budget, lanes=2)
+            assert proved.forward_steps == schedule.forward_steps
+            assert sorted(map(repr, ran)) == sorted(map(repr, schedule))
+
+
+def test_the_readable_machine_runs_it_too(window, bits):
+    case = window(T=60)
+    schedule = plan(case, planner.least_budget(60, 64, 192) + 100)
+    runs = [
+        mb.Executor(case.cell, schedule, 2, step_through=slow).run(case.inputs, case.head)
+        for slow in (False, True)
+    ]
+    assert bits(runs[0]) == bits(runs[1])
+    assert runs[1].stats.peak_bytes == schedule.peak_bytes
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_an_exception_in_a_head_ends_both_lanes(window, threads):
+    class Broken:
+        kernel = None
+        params = {}  # noqa: RUF012
+
+        def forward_backward(self, step, h, grads):
+            if step == 50:
+                raise RuntimeError("at step 50")
+            return 0.0, np.zeros_like(h)
+
+    case = window(T=60)
+    schedule = plan(case, planner.least_budget(60, 64, 192))
+    executor = mb.Executor(case.cell, schedule, 2, threads=threads)
+    for _ in range(20):
+        with pytest.raises(RuntimeError, match="at step 50"):
+            executor.run(case.inputs, Broken())
+
+
+def test_the_minimum_is_stated_and_sharp(window):
+    case = window(T=60)
+    least = planner.least_budget(60, 64, 192)
+    with pytest.raises(ValueError, match=f"needs at least {least} bytes for 60 steps"):
+        plan(case, least - 1)
+    assert plan(case, least).replay().peak <= least
+
+
+def test_a_budget_for_full_bptt_needs_no_second_lane(window):
+    case = window(T=60)
+    schedule = plan(case, 60 * 192)
+    assert schedule.lanes == 1 and schedule.forward_steps == 60
+
+
+@pytest.mark.parametrize("hidden, internal", [(1, 3), (1, 2), (5, 12), (3, 2), (1, 1)])
+def test_plans_cover_every_step_within_the_budget(hidden, internal):
+    for steps in (1, 2, 3, 10, 47, 200):
+        least = planner.least_budget(steps, hidden, internal)
+        for budget in range(least, min(least + 40, steps * internal)):
+            segments = planner.lookahead(steps, budget, hidden, internal)
+            assert sum(segments.lengths) == steps and min(segments.lengths) >= 1
+            assert segments.begins[0] == steps and segments.begins[-1] == 0
+            sizes = zip(segments.lengths, segments.slots, strict=True)
+            for j, (length, slots) in enumerate(sizes):
+                assert length <= slots - (j > 0)
+                kept = max(0, len(segments.lengths) - 2 - j)
+                assert kept * hidden + slots * internal <= budget
+
+
+def test_a_thousand_lstm_steps_need_a_thirtieth_of_the_memory():
+    schedule = mb.schedule(1000, mb.Units(80, alpha=3), "lookahead")
+    assert schedule.forward_steps == 1998
+    assert schedule.time_factor(2.0) < 1.01
+    assert schedule.saved_fraction > 0.973
+
+
+def test_saved_and_loaded(tmp_path):
+    schedule = mb.schedule(100, mb.Units(40, alpha=3), "lookahead")
+    schedule.save(tmp_path / "plan.json")
+    loaded = mb.Schedule.load(tmp_path / "plan.json")
+    assert loaded == schedule and loaded.lanes == 2
+    text = (tmp_path / "plan.json").read_text().replace("[4, 100, 0]", "[4, 99, 0]")
+    (tmp_path / "plan.json").write_text(text)
+    with pytest.raises(ValueError, match="not a schedule that membptt saved"):
+        mb.Schedule.load(tmp_path / "plan.json")
+
+
+def test_units_for_another_alpha_are_refused(window):
+    case = window(T=100)
+    schedule = mb.schedule(100, mb.Units(40, alpha=2), "lookahead")
+    with pytest.raises(ValueError, match="schedule is for alpha 2, this cell's is 3"):
+        mb.bptt(*case.arguments(), schedule)
