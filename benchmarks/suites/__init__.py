@@ -1,0 +1,20 @@
+"""asv suites: seconds, bytes and counts, each with a baseline in the same table.
+
+Inputs are seeded. What is not installed is skipped (asv shows n/a). Everything runs on one thread,
+except NumPy's own products: set OPENBLAS_NUM_THREADS=1 to compare with them.
+"""
+
+import importlib
+import os
+
+os.environ.setdefault("MEMBPTT_NUM_THREADS", "1")
+
+
+def pytorch():
+    """Return torch on one thread, or skip the benchmark that asks for it."""
+    try:
+        torch = importlib.import_module("torch")
+    except ImportError:
+        raise NotImplementedError("PyTorch is not installed") from None
+    torch.set_num_threads(1)
+    return torch
