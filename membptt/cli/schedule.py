@@ -187,4 +187,5 @@ def report(planned):
         f"full_{planned.unit}": planned.full_bytes,
         "saved_fraction": planned.saved_fraction,
         "time_factor": planned.time_factor(),
+        **({} if planned.lower_bound is None else {"lower_bound": planned.lower_bound}),
     }

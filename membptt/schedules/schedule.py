@@ -41,10 +41,22 @@ class Schedule:
         The budget in the strategy's own counting; None for one made by hand.
     forward_steps, backward_steps : int
         Steps run in all, and steps back-propagated (T).
+    lower_bound : int or None
+        For strategy near-optimal: forward steps that no schedule within the budget goes below.
     """
 
     def __init__(
-        self, steps, strategy, sizes, unit, budget, units, forward_steps, rule=None, rows=None
+        self,
+        steps,
+        strategy,
+        sizes,
+        unit,
+        budget,
+        units,
+        forward_steps,
+        rule=None,
+        rows=None,
+        lower_bound=None,
     ):
         self.steps = self.backward_steps = steps
         self.strategy = strategy
@@ -53,6 +65,7 @@ class Schedule:
         self.budget = budget
         self.units = units
         self.forward_steps = forward_steps
+        self.lower_bound = lower_bound
         self._rule = rule
         self._rows = rows
 
@@ -309,7 +322,15 @@ def schedule(steps, memory, strategy="optimal", cell=None, batch=1):
         units = planner.units(steps, budget, sizes)
         planned = plan(steps, units, planner, sizes)
     return Schedule(
-        steps, chosen.name, sizes, unit, budget, units, planned.forward_steps, rule=planned.rule
+        steps,
+        chosen.name,
+        sizes,
+        unit,
+        budget,
+        units,
+        planned.forward_steps,
+        rule=planned.rule,
+        lower_bound=planned.lower_bound,
     )
 
 

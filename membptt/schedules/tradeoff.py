@@ -54,7 +54,7 @@ def trade_off(steps, cell=None, batch=1, alpha=1, strategies=None, points=MOST_P
     alpha : int
         Internal over hidden state, without a cell.
     strategies : sequence of str, optional
-        By default all.
+        By default all but near-optimal, which is for lengths that optimal has no tables for.
     points : int
         Most budgets; where there are more, they are spaced geometrically.
 
@@ -67,9 +67,8 @@ def trade_off(steps, cell=None, batch=1, alpha=1, strategies=None, points=MOST_P
     points = integer("points", points, minimum=2)
     sizes, unit = state_sizes(cell, batch, alpha)
     memory = _budgets(steps, sizes, points)
-    costs = {
-        name: _costs(find_strategy(name), steps, memory, sizes) for name in strategies or ONE_LANE
-    }
+    names = strategies or [name for name in ONE_LANE if name != "near-optimal"]
+    costs = {name: _costs(find_strategy(name), steps, memory, sizes) for name in names}
     return TradeOff(steps, unit, memory, costs)
 
 

@@ -439,3 +439,23 @@ cdef class HalvingRule(Rule):
         if t > 1:
             return (t + 1) // 2
         return 0 if held else -1
+
+
+cdef class LongRule(OptimalRule):
+    """The tables up to some length, and `split_long` beyond."""
+
+    cdef int64_t longest
+    cdef public object split_long
+
+    def __init__(self, int64_t steps, int64_t units, int64_t hidden, int64_t internal):
+        OptimalRule.__init__(self, steps, units, hidden, internal)
+        self.longest = steps
+
+    cpdef int64_t split(self, int64_t t, int64_t free, bint held) except? 0:
+        if t <= self.longest:
+            return OptimalRule.split(self, t, free, held)
+        return self.split_long(t, free, held)
+
+    def exact_cost(self, int64_t t, int64_t free, bint held):
+        """Return A(t, m) or B(t, m) from the tables."""
+        return int(self.tables[1][free + self.hidden, t] if held else self.tables[0][free, t])

@@ -15,6 +15,7 @@ import numpy as np
 from membptt.checks import integer
 from membptt.memory import format_bytes
 from membptt.solver import _solver
+from membptt.solver.bounds import EXACT, near_optimal
 from membptt.solver.lookahead import least_budget, lookahead
 
 TABLE_LIMIT = 2**30  # bytes; a planner must not be the memory hog it is there to prevent
@@ -55,10 +56,13 @@ class Plan:
         Answers where to split a node; or how two lanes cut the chain.
     forward_steps : int
         The recurrence's answer.
+    lower_bound : int or None
+        Where the plan may be above the optimum: what no schedule goes below.
     """
 
     rule: object
     forward_steps: int
+    lower_bound: int | None = None
 
 
 class Strategy:
@@ -248,6 +252,32 @@ class Optimal(Strategy):
         return [int(column[min(count, most)]) for count in units]
 
 
+class NearOptimal(Optimal):
+    """`optimal` at any length, with a certificate; see `membptt.solver.bounds`.
+
+    Up to 2000 steps the same; beyond, the splits of the long nodes come from a lower bound, and
+    the plan says by how much it may be above the optimum.
+    """
+
+    name = "near-optimal"
+
+    def plan(self, steps, units, sizes):
+        """Return the plan with its lower bound; tables are needed for 2000 steps only."""
+        a, b = sizes.counts
+        if steps <= EXACT or a >= b:
+            return super().plan(steps, units, sizes)
+        units = min(units, steps * b)
+        check_tables(self.name, EXACT, units, tables=2)
+        rule, certificate = near_optimal(steps, units, a, b)
+        return Plan(rule, certificate.upper, certificate.lower)
+
+    def costs(self, steps, units, sizes):
+        """Return the cost for each number of units; beyond 2000 steps, plan by plan."""
+        if steps <= EXACT:
+            return super().costs(steps, units, sizes)
+        return [self.plan(steps, count, sizes).forward_steps for count in units]
+
+
 class Uniform(Strategy):
     """Hidden states at every k-th step, full BPTT within a segment; the usual practice.
 
@@ -396,6 +426,7 @@ STRATEGIES = {
         Internal(),
         Mixed(),
         Optimal(),
+        NearOptimal(),
         Lookahead(),
     )
 }
@@ -441,7 +472,7 @@ def check_tables(name, steps, units, tables):
         raise ValueError(
             f"strategy {name} for {steps} steps and {units} units needs tables of "
             f"{format_bytes(need)}, above the limit of {format_bytes(TABLE_LIMIT)}; "
-            'strategies "hsm" and "ism" need no table'
+            'strategies "near-optimal", "hsm" and "ism" need no table that long'
         )
 
 

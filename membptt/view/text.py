@@ -72,13 +72,20 @@ def table(schedule):
 
 
 def summary(schedule):
-    """Return the three lines that say what a schedule costs and saves."""
+    """Return the lines that say what a schedule costs and saves."""
     per_step = schedule.forward_steps / schedule.steps
     peak, full, budget = (
         _amount(size, schedule.unit)
         for size in (schedule.peak_bytes, schedule.full_bytes, schedule.budget)
     )
     unit = " units" if schedule.unit == "units" else ""
+    certificate = ""
+    if schedule.lower_bound is not None:
+        gap = schedule.forward_steps / schedule.lower_bound - 1
+        certificate = (
+            f"\ncertificate: no schedule runs fewer than {schedule.lower_bound} forward steps; "
+            f"this one is at most {gap:.2%} above the least"
+        )
     cores = " on two cores" if schedule.lanes == 2 else ""
     return (
         f"{schedule.strategy}: {schedule.forward_steps} forward steps for {schedule.steps} steps, "
@@ -87,6 +94,7 @@ def summary(schedule):
         f"{schedule.saved_fraction:.1%} saved\n"
         f"time{cores}: {schedule.time_factor():.3f} of full BPTT's, "
         "where a backward takes two forwards"
+        f"{certificate}"
     )
 
 

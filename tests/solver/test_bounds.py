@@ -1,0 +1,84 @@
+"""The lower bound against exact costs, near-optimal schedules against their certificate, and the
+bounds of the paper."""
+
+from math import comb
+
+import numpy as np
+import pytest
+
+from membptt.memory import Units
+from membptt.schedules import schedule
+from membptt.solver import _solver, bounds, forward_steps
+
+
+@pytest.mark.parametrize(("a", "b"), [(1, 2), (1, 3), (1, 4), (1, 6), (2, 3), (5, 12)])
+def test_the_lower_bound_is_below_every_cost_and_close(a, b):
+    A, B = _solver.optimal_tables(300, 60, a, b)
+    conjugates = bounds.Conjugates(100_000, 60, a, b)
+    t = np.arange(1, 301)
+    for held, table in ((False, A), (True, B)):
+        for m in range(max(a, b), 61):
+            below = -(-conjugates.below(held, m, t) // bounds.PER_UNIT)
+            assert (below <= table[m, 1:]).all()
+            # Far from the smallest budgets the bound is nearly the cost.
+            if m > 4 * b:
+                assert (below >= 0.97 * table[m, 1:] - 2).all()
+
+
+def test_the_conjugate_is_that_of_the_table():
+    """Where the table is long enough to hold the maximum, both give the same number."""
+    A, B = _solver.optimal_tables(1500, 12, 1, 3)
+    conjugates = bounds.Conjugates(200, 12, 1, 3)
+    t = np.arange(1, 1501)
+    compared = 0
+    for number, slope in enumerate(conjugates.slopes.tolist()):
+        for table, starred in ((A, conjugates.free), (B, conjugates.held)):
+            for m in range(3, 13):
+                values = slope * t - bounds.PER_UNIT * table[m, 1:].astype(np.int64)
+                if values.argmax() < 1400:
+                    assert values.max() == starred[number, m]
+                    compared += 1
+    assert compared > 300
+
+
+@pytest.mark.parametrize(
+    ("steps", "units", "alpha"), [(2500, 20, 3), (5000, 60, 2), (9000, 100, 5)]
+)
+def test_near_optimal_against_optimal(steps, units, alpha):
+    exact = forward_steps(steps, units, "optimal", alpha)
+    made = schedule(steps, Units(units, alpha), "near-optimal")
+    assert made.lower_bound <= exact <= made.forward_steps <= 1.01 * made.lower_bound
+    assert made._sums.forward_steps == made.forward_steps
+    assert made.peak_bytes <= units
+
+
+@pytest.mark.parametrize("units", [20, 300, 3000])
+def test_a_million_steps_within_one_percent(units):
+    made = schedule(1_000_000, Units(units, 3), "near-optimal")
+    assert made.lower_bound <= made.forward_steps <= 1.01 * made.lower_bound
+
+
+def test_near_optimal_is_optimal_where_the_tables_reach():
+    made = schedule(1000, Units(77, 3), "near-optimal")
+    assert made.lower_bound is None and made.forward_steps == 1999
+    assert schedule(5000, Units(80, 1), "near-optimal").forward_steps == forward_steps(
+        5000, 80, "ism"
+    )
+
+
+def test_the_bound_of_the_paper():
+    """C(t, m) <= m t^(1 + 1/m) for hsm; Gruslys et al. (2016), section 3.1."""
+    for m in range(1, 40):
+        for t in [*range(1, 200), 1000, 10_000, 1_000_000]:
+            assert forward_steps(t, m, "hsm") <= m * t ** (1 + 1 / m) * (1 + 1e-12)
+
+
+def test_the_regimes_of_the_paper():
+    """Up to binomial(m + r, m) steps, a step runs at most r times before its last one."""
+    for m in range(1, 12):
+        for r in range(1, 5):
+            t = comb(m + r, m)
+            # binomial(m + r, m) is where one more step begins to cost r + 2 forward steps.
+            if t > 1:
+                assert forward_steps(t, m, "hsm") - forward_steps(t - 1, m, "hsm") == r + 1
+            assert forward_steps(t + 1, m, "hsm") - forward_steps(t, m, "hsm") == r + 2
