@@ -2,8 +2,8 @@
 
 Ours are timed where they work, in the steps of an LSTM on tokens, whose input product is a look-up
 of rows: a forward step is h W_h and the gates, a backward step da W_h', its share of h' da, and the
-gates again. NumPy's products run alone, from operands that are ready in memory, which flatters them,
-and the more so the smaller H is: the gates cost B H, the products B H².
+gates again. NumPy's products run alone, from operands that are ready in memory. That flatters them,
+the more so the smaller H is: the gates cost B H, the products B H².
 """
 
 import numpy as np
