@@ -5,8 +5,8 @@
 
 For each batch x hidden size the character model's LSTM runs one update's loss and gradients under
 full BPTT with one and with two threads, under `optimal` with two threads, and under `lookahead`,
-where a second thread recomputes while the first back-propagates. Rounds are interleaved, seconds are
-medians. The ratio is to the faster of the two full runs: what a user would otherwise have.
+where a second thread recomputes while the first back-propagates. Rounds are interleaved, seconds
+are medians. The ratio is to the faster of the two full runs: what a user would otherwise have.
 """
 
 import argparse

@@ -2,15 +2,19 @@
 
 Segments are numbered j = 1 ... k from the last in time to the first (membptt.solver.lookahead has
 the plan). The first sweep keeps the hidden state before each of the segments 2 ... k - 1 at the
-arena's left end, and the internal states of segment 1 in slots at its right end. Then two lanes run:
+arena's left end, and the internal states of segment 1 in slots at its right end. Then two lanes
+run:
 
-    ahead    for j = 2 ... k: restart at segment j's begin, give its hidden state back, run its steps,
-             each internal state into a free slot; wait when there is none
-    back     for j = 1 ... k: wait until segment j is whole; back-propagate its steps, each slot free
-             again at once
+    ahead    for j = 2 ... k: restart at segment j's begin, give its hidden state back, run its
+             steps, each internal state into a free slot; with none, help the other lane
+    back     for j = 1 ... k: wait until segment j is whole; back-propagate its steps, each slot
+             free again at once
 
 Slots that the backward lane frees go through a ring to the other lane. The two lanes touch disjoint
 parts of the chain, and every kernel sees the same numbers as always: no bit differs from full BPTT.
+A forward step takes less time than a backward one, so the lane ahead has time left; then it
+takes shares of the backward lane's phases (kernels/team.h): of the weight gradients always, of the
+others where a step is large enough to share.
 """
 
 import numpy as np
@@ -18,6 +22,7 @@ import numpy as np
 from libc.stdint cimport int64_t
 
 from membptt.kernels._chain cimport Chain
+from membptt.kernels.kernels cimport team, team_close, team_help, team_new
 
 from membptt.schedules import actions
 
@@ -36,6 +41,7 @@ cdef extern from "../kernels/lanes.h" nogil:
     long lane_get(lane_counter *)
     long lane_add(lane_counter *, long)
     void lane_wait(lane_counter *, long)
+    void team_idle(long *)
     void *lane_start(lane_function, void *)
     void lane_join(void *)
 
@@ -55,6 +61,7 @@ cdef class Lanes:
     cdef lane_counter used  # bytes of saved states
     cdef lane_counter halt  # 1 when the backward lane has failed
     cdef lane_counter recorded  # rows of the trace
+    cdef team *helpers  # of the backward lane: the other one, when it waits
     cdef bint recording
     cdef int64_t[:, ::1] trace
 
@@ -92,12 +99,21 @@ cdef class Lanes:
         if self.spares:
             self.spares -= 1
             return self.spare[self.spares]
-        lane_wait(&self.freed, self.taken + 1)
+        self.help_until(&self.freed, self.taken + 1)
         if lane_get(&self.halt):
             return -1
         slot = self.ring[self.taken % self.ring.shape[0]]
         self.taken += 1
         return slot
+
+    cdef void help_until(self, lane_counter *counter, int64_t value) noexcept nogil:
+        """Wait for the counter; meanwhile, take shares of the backward lane's phases."""
+        cdef long idle = 0
+        while lane_get(counter) < value:
+            if team_help(self.helpers):
+                idle = 0
+            else:
+                team_idle(&idle)
 
     cdef int64_t offset(self, int64_t slot) noexcept nogil:
         return self.nbytes - (slot + 1) * self.internal
@@ -204,11 +220,13 @@ cdef void *ahead(void *lanes) noexcept nogil:
     cdef int64_t j
     for j in range(2, (<Lanes>lanes).segments + 1):
         if (<Lanes>lanes).recompute(j) < 0:
-            break
+            return NULL
+    (<Lanes>lanes).help_until(&(<Lanes>lanes).halt, 1)
     return NULL
 
 
-def run(Chain chain, segments, hidden_nbytes, internal_nbytes, threads=2, record=False):
+def run(Chain chain, segments, hidden_nbytes, internal_nbytes, threads=2, share_phases=False,
+        record=False):
     """Execute the plan; with one thread, the lanes take turns segment by segment.
 
     Parameters
@@ -221,6 +239,8 @@ def run(Chain chain, segments, hidden_nbytes, internal_nbytes, threads=2, record
         Sizes of the two kinds of state in the arena.
     threads : int
         1 or 2.
+    share_phases : bool
+        Whether a step is large enough for both threads to share its phases.
     record : bool
         Keep what ran.
 
@@ -237,16 +257,19 @@ def run(Chain chain, segments, hidden_nbytes, internal_nbytes, threads=2, record
         lanes.sweep()
     chain.close_team()
     if threads > 1 and lanes.segments > 1:
+        lanes.helpers = team_new(2)
+        chain.flush_team = lanes.helpers
+        chain.backward_team = lanes.helpers if share_phases else NULL
         thread = lane_start(ahead, <void *>lanes)
     try:
         with nogil:
             lanes.back_lane(thread == NULL)
-    except BaseException:
-        lanes.stop()
-        raise
     finally:
+        lanes.stop()
         if thread != NULL:
             with nogil:
                 lane_join(thread)
+        chain.backward_team = chain.flush_team = NULL
+        team_close(lanes.helpers)
     trace = lanes.finished_trace() if record else None
     return lanes.forward_steps, chain.steps, lanes.peak, trace

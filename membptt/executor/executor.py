@@ -104,7 +104,12 @@ class Executor:
         try:
             if self.schedule.lanes == 2:
                 return _lookahead.run(
-                    self.chain, self.schedule.segments, *self.arena.sizes, self.lanes, self.record
+                    self.chain,
+                    self.schedule.segments,
+                    *self.arena.sizes,
+                    self.lanes,
+                    self.threads > 1,
+                    self.record,
                 )
             return _executor.run(self.schedule.codes(), self.chain, *self.arena.sizes, self.record)
         finally:

@@ -48,7 +48,9 @@ cdef class Chain:
     cdef double *b_sums
 
     # one phase, for every thread of the team
-    cdef team *threads
+    cdef team *forward_team
+    cdef team *backward_team
+    cdef team *flush_team
     cdef const void *start
     cdef long start_rows, first, now
     cdef void *saved  # the internal state to write, or NULL

@@ -75,15 +75,16 @@ cdef class Chain:
     def open_team(self, int members):
         """Start the threads of one run; fewer where the system gives fewer."""
         self.close_team()
-        self.threads = team_open(min(members, self.blocks))
+        self.forward_team = self.backward_team = self.flush_team = team_open(
+            min(members, self.blocks))
 
     def close_team(self):
         """End the threads."""
-        team_close(self.threads)
-        self.threads = NULL
+        team_close(self.forward_team)
+        self.forward_team = self.backward_team = self.flush_team = NULL
 
     def __dealloc__(self):
-        team_close(self.threads)
+        team_close(self.forward_team)
 
     cdef long _state_nbytes(self):
         return self.states * self.batch * self.hidden_size * self.k.itemsize
@@ -209,7 +210,7 @@ cdef class Chain:
                 self.start_rows = self.rows
             if step == stop and internal_at >= 0:
                 self.saved = self.arena + internal_at
-            team_run(self.threads, forward_phase, <void *>self)
+            team_run(self.forward_team, forward_phase, <void *>self)
             spare = self.working
             self.working = self.other
             self.other = spare
@@ -221,7 +222,7 @@ cdef class Chain:
         """Project the inputs of `step` and of those after it that will be run, at most a block."""
         self.projected_from = step - 1
         self.projected_to = min(self.horizon, step - 1 + self.block_steps)
-        team_run(self.threads, project_phase, <void *>self)
+        team_run(self.forward_team, project_phase, <void *>self)
 
     cdef int _backward(self, long step, long at) except -1 nogil:
         """Back-propagate one step: the head, the cell, and the weights at a block's end."""
@@ -231,13 +232,13 @@ cdef class Chain:
         self.keep_inputs(step)
         # h of this step entered the step after it, which was back-propagated just before.
         self.head.losses_and_deltas(step, self.last if step == self.steps else self.head_state,
-                                    self.dstate, self.threads)
-        team_run(self.threads, delta_phase, <void *>self)
-        self.head.add_to_gradients(self.threads)
-        team_run(self.threads, back_phase, <void *>self)
+                                    self.dstate, self.backward_team)
+        team_run(self.backward_team, delta_phase, <void *>self)
+        self.head.add_to_gradients(self.flush_team)
+        team_run(self.backward_team, back_phase, <void *>self)
         memcpy(self.head_state, self.internal, self.batch * self.hidden_size * self.k.itemsize)
         if self.first == 0:
-            team_run(self.threads, flush_phase, <void *>self)
+            team_run(self.flush_team, flush_phase, <void *>self)
         return 0
 
     cdef void keep_inputs(self, long step) noexcept nogil:

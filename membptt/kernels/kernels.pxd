@@ -44,5 +44,7 @@ cdef extern from "team.h" nogil:
         int members
     ctypedef void (*team_phase)(void *, int, int) noexcept nogil
     void team_run(team *, team_phase, void *) noexcept
+    team *team_new(int members)
     team *team_open(int members)
+    int team_help(team *) noexcept
     void team_close(team *)

@@ -74,6 +74,12 @@ static void *team_work(void *argument)
     }
 }
 
+/* Take a share of the phase under way, if there is one, in a thread that has time. */
+static inline int team_help(team *t)
+{
+    return t != NULL && team_take(t, atomic_load_explicit(&t->ticket, memory_order_acquire));
+}
+
 /* Run phase(context, share, members) for each share; return when all are done. */
 static inline void team_run(team *t, team_phase phase, void *context)
 {
@@ -88,7 +94,7 @@ static inline void team_run(team *t, team_phase phase, void *context)
     atomic_store_explicit(&t->finished, 0, memory_order_relaxed);
     atomic_store_explicit(&t->ticket, begun + 1, memory_order_release); /* share 0 is the caller's */
     phase(context, 0, t->members);
-    while (team_take(t, atomic_load_explicit(&t->ticket, memory_order_acquire)))
+    while (team_help(t))
         ;
     for (long spins = 0;
          atomic_load_explicit(&t->finished, memory_order_acquire) != t->members - 1;)
@@ -107,9 +113,9 @@ static inline void team_close(team *t)
     free(t);
 }
 
-/* Return a team of `members`, the caller included; where the system gives fewer threads, the others
-   take their shares too. NULL for the caller alone. */
-static inline team *team_open(int members)
+/* Return a team whose phases have `members` shares, but no thread besides the caller's yet. NULL for
+   the caller alone, or without memory. */
+static inline team *team_new(int members)
 {
     if (members > TEAM_SHARES - 1)
         members = TEAM_SHARES - 1;
@@ -127,8 +133,16 @@ static inline team *team_open(int members)
     t->others = others;
     atomic_init(&t->ticket, TEAM_SHARES - 1); /* no share to take */
     atomic_init(&t->finished, 0);
-    while (t->started < members - 1 &&
-           pthread_create(&others[t->started], NULL, team_work, t) == 0)
+    return t;
+}
+
+/* Return a team of `members` threads, the caller included; where the system gives fewer, the others
+   take their shares too. NULL for the caller alone. */
+static inline team *team_open(int members)
+{
+    team *t = team_new(members);
+    while (t != NULL && t->started < members - 1 &&
+           pthread_create(&t->others[t->started], NULL, team_work, t) == 0)
         t->started++;
     return t;
 }
