@@ -1,7 +1,7 @@
 """One update of the character model end to end: window, gradients, clipping, Adam.
 
-The sizes of `membptt train`: T = 1000, batch 16, hidden 256, inside 2 MiB, here on random characters
-out of a hundred. PyTorch's baseline stores everything and reads tokens as one-hot rows.
+The sizes of `membptt train`, T = 1000, batch 16, hidden 256, inside 2 MiB, on random characters out
+of a hundred. PyTorch's baseline stores everything and reads tokens as one-hot rows.
 """
 
 import numpy as np
