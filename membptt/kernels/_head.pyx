@@ -57,8 +57,9 @@ cdef class CompiledHead(Head):
         self.hidden_size = hidden_size
         self.outputs = bound.params["b_y"].size
         self.panels = (self.outputs + width - 1) // width
-        # About a quarter million outputs a block: it stays in the second cache.
-        self.block_steps = max(1, min(512, (1 << 18) // (self.panels * width)) // batch)
+        # Enough rows that reading and writing the sums at a block's end is small beside the product;
+        # at most four million outputs.
+        self.block_steps = max(1, min(512, (1 << 22) // (self.panels * width)) // batch)
         self.rows = self.block_steps * batch
         self.packed = room.take(self.panels * hidden_size * width * itemsize)
         self.packed_back = room.take(hidden_panels * self.panels * width * width * itemsize)

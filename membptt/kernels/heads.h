@@ -8,6 +8,27 @@ INLINE double NAME(lanes_sum)(const double *lane)
     return ((lane[0] + lane[1]) + (lane[2] + lane[3])) + ((lane[4] + lane[5]) + (lane[6] + lane[7]));
 }
 
+/* The largest of the V elements of a row in panels. The zeros that pad the last panel stay out. */
+INLINE REAL NAME(largest)(const REAL *row, long V, long stride)
+{
+    REAL lane[PW], last;
+    VEC m0 = SET1(row[0]), m1 = m0;
+    long n = 0;
+    for (; n + PW <= V; n += PW) {
+        const VEC x0 = LOAD(row + n * stride), x1 = LOAD(row + n * stride + VW);
+        m0 = NAME(choose)((IVEC)(x0 > m0), x0, m0);
+        m1 = NAME(choose)((IVEC)(x1 > m1), x1, m1);
+    }
+    STORE(lane, m0);
+    STORE(lane + VW, m1);
+    last = lane[0];
+    for (int j = 1; j < PW; j++)
+        last = lane[j] > last ? lane[j] : last;
+    for (long j = 0; n + j < V; j++)
+        last = row[n * stride + j] > last ? row[n * stride + j] : last;
+    return last;
+}
+
 static void NAME(softmax)(void *logits_, const int64_t *targets, double *losses, long V, long stride,
                           long first, double scale, long lo, long hi)
 {
@@ -15,13 +36,7 @@ static void NAME(softmax)(void *logits_, const int64_t *targets, double *losses,
         REAL *row = (REAL *)logits_ + (first + r) * PW; /* element n: row[n/PW * stride*PW + n%PW] */
         const long target = (long)targets[r];
         const REAL at_target = row[target / PW * stride * PW + target % PW];
-        REAL largest = row[0];
-        for (long n = 0; n < V; n += PW) {
-            const REAL *x = row + n * stride;
-            const long part = V - n < PW ? V - n : PW;
-            for (long j = 0; j < part; j++)
-                largest = x[j] > largest ? x[j] : largest;
-        }
+        const REAL largest = NAME(largest)(row, V, stride);
         double lane[8] = {0};
         for (long n = 0; n < V; n += PW) {
             REAL *x = row + n * stride;
