@@ -2,6 +2,7 @@
 
     python benchmarks/strategies.py                       LSTM, T = 1000, batch 16, hidden 256
     python benchmarks/strategies.py --cell rnn --steps 5000 --json
+    python benchmarks/strategies.py --plot trade-off.png  drawn too; needs matplotlib (extra: plot)
 
 Each row is one strategy at one budget, a percentage of the bytes that full BPTT saves. The arena
 and the forward steps are counted by the executor, the peak is what tracemalloc saw NumPy allocate
@@ -110,6 +111,26 @@ def measure(arguments):
     return rows, ratio
 
 
+def draw(rows, path):
+    """Draw slowdown against the share of full BPTT's memory, measured, one line a strategy."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    figure, axes = pyplot.subplots(figsize=(6, 4), layout="constrained")
+    for name in dict.fromkeys(row["strategy"] for row in rows):
+        own = sorted(
+            (row["budget_percent"], row["slowdown"]) for row in rows if row["strategy"] == name
+        )
+        axes.plot(*zip(*own, strict=True), marker="o", label=name)
+    axes.set_xscale("log")
+    axes.set_xlabel("saved states, % of full BPTT's bytes")
+    axes.set_ylabel("time of an update over full BPTT's")
+    axes.legend()
+    figure.savefig(path)
+
+
 def main():
     """Parse the arguments, measure, print."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
@@ -123,8 +144,11 @@ def main():
     )
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--json", action="store_true", help="one JSON object instead of the table")
+    parser.add_argument("--plot", metavar="FILE", help="draw the table, as PNG, SVG or PDF")
     arguments = parser.parse_args()
     rows, ratio = measure(arguments)
+    if arguments.plot:
+        draw(rows, arguments.plot)
     if arguments.json:
         print(json.dumps({**vars(arguments), "backward_ratio": ratio, "rows": rows}))
         return
