@@ -1,8 +1,8 @@
 """asv suites: seconds, bytes and counts, each with a baseline in the same table.
 
 Inputs are seeded. What is not installed is skipped (asv shows n/a). Everything runs on one thread.
-asv imports NumPy before it comes here, so NumPy's threads are set outside: asv.conf.json does it for
-environments that asv makes, OPENBLAS_NUM_THREADS=1 before the command for --python=same.
+asv imports NumPy before it comes here, so NumPy's threads are set outside: in asv.conf.json for the
+environments that asv makes, by OPENBLAS_NUM_THREADS=1 before a command with --python=same.
 """
 
 import importlib

@@ -1,0 +1,195 @@
+"""Measure anew what docs/results.md shows, and write it there.
+
+    python benchmarks/results.py            some minutes; keep the machine quiet meanwhile
+    python benchmarks/results.py --quick    short sequences, to try the command; writes nothing
+
+Runs the other programs of this folder and puts their tables between two comments of the page, with
+the machine, the versions and the date. Where OPENBLAS_CORETYPE is set, unset it for this command.
+"""
+
+import argparse
+import datetime
+import importlib.metadata
+import importlib.util
+import json
+import os
+import platform
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+
+import membptt as mb
+from membptt.kernels._kernels import available
+from membptt.memory import format_bytes
+
+HERE = Path(__file__).parent
+PAGE = HERE.parent / "docs" / "results.md"
+BEGIN, END = "<!-- begin measured -->", "<!-- end measured -->"
+
+
+def measured(program, *arguments):
+    """Return the JSON object that one of the programs prints as its last line."""
+    command = [sys.executable, str(HERE / program), *map(str, arguments), "--json"]
+    print(" ".join(command[1:]), file=sys.stderr)
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def table(heads, rows):
+    """Return the lines of a Markdown table; all columns but the first are numbers."""
+    yield f"| {' | '.join(heads)} |"
+    yield f"|---|{'---:|' * (len(heads) - 1)}"
+    for row in rows:
+        yield f"| {' | '.join(map(str, row))} |"
+    yield ""
+
+
+def machine():
+    """Return the line that says where and when."""
+    torch = f", PyTorch {version('torch')}" if importlib.util.find_spec("torch") else ""
+    return (
+        f"Measured on {datetime.date.today()}: {processor()}, {len(os.sched_getaffinity(0))} cores "
+        f"({available()[0]} kernels), {platform.system()}; membptt {mb.__version__}, Python "
+        f"{platform.python_version()}, NumPy {np.__version__}{torch}. Load before: "
+        f"{os.getloadavg()[0]:.2f}."
+    )
+
+
+def version(package):
+    """Return the version of an installed package."""
+    return importlib.metadata.version(package)
+
+
+def processor():
+    """Return the processor's name as Linux knows it."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return platform.processor() or platform.machine()
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.machine()
+
+
+def strategies(quick):
+    """Yield the section on budgets and strategies."""
+    sizes = ["--steps", 200, "--hidden", 64, "--repeats", 1] if quick else []
+    found = measured("strategies.py", *sizes)
+    yield "## Memory and time of the strategies\n"
+    yield (
+        f"One update's loss and gradients: LSTM on tokens, T = {found['steps']}, batch "
+        f"{found['batch']}, hidden {found['hidden']}, float32, softmax head. A backward took "
+        f"{found['backward_ratio']:.2f} times a forward; *predicted* is the cost model with that "
+        "ratio. *Saved states* is what the executor counted, *peak* what NumPy allocated in all: "
+        "parameters, gradients, workspace and planning included.\n"
+    )
+    rows = [
+        (
+            f"`{row['strategy']}`",
+            f"{row['budget_percent']:g} %",
+            format_bytes(row["arena_peak_bytes"]),
+            format_bytes(row["measured_peak_bytes"]),
+            f"{row['forward_steps']:,}",
+            f"{row['seconds']:.3f}",
+            f"{row['slowdown']:.3f}",
+            f"{row['predicted_slowdown']:.3f}",
+        )
+        for row in found["rows"]
+    ]
+    heads = "strategy", "budget", "saved states", "peak", "forward steps", "s", "slowdown"
+    yield from table((*heads, "predicted"), rows)
+
+
+def growth(quick):
+    """Yield the section on longer sequences."""
+    yield "## How memory and time grow\n"
+    yield (
+        "Full BPTT beside `optimal` at a twentieth of its memory, batch 16, hidden 256: saved "
+        "states, and seconds of one update's loss and gradients.\n"
+    )
+    rows = []
+    for cell in ("rnn", "lstm"):
+        for steps in (50, 100) if quick else (200, 1000, 5000):
+            one = ["--percent", 5, "--strategies", "optimal", "--repeats", 1 if quick else 3]
+            found = measured("strategies.py", "--cell", cell, "--steps", steps, *one)
+            full, best = found["rows"]
+            row = [cell.upper(), f"{steps:,}"]
+            for run in (full, best):
+                row += [format_bytes(run["arena_peak_bytes"]), f"{run['seconds']:.3f}"]
+            rows.append((*row, f"{best['slowdown']:.3f}"))
+    yield from table(("cell", "T", "`full`", "s", "`optimal`", "s", "slowdown"), rows)
+
+
+def lookahead(quick):
+    """Yield the section on recomputing on a second core."""
+    found = measured("lookahead.py", *(("--percent", 5, "--repeats", 1) if quick else ()))
+    yield "## Look-ahead on two cores\n"
+    yield (
+        f"LSTM, T = {found['steps']}, float32, two threads: seconds of one update's loss and "
+        "gradients over those of full BPTT with one or two threads, whichever was faster.\n"
+    )
+    rows = [
+        (
+            f"B{row['batch']} H{row['hidden']}",
+            f"`{row['strategy']}`",
+            f"{row['percent']:g} %",
+            format_bytes(row["arena_peak_bytes"]),
+            f"{row['forward_steps']:,}",
+            f"{row['ratio']:.3f}",
+        )
+        for row in found["rows"]
+        if row["strategy"] != "full"
+    ]
+    heads = "sizes", "strategy", "budget", "saved states", "forward steps", "slowdown"
+    yield from table(heads, rows)
+
+
+def pytorch(quick):
+    """Yield the section on PyTorch, or the reason why there is none."""
+    yield "## Against PyTorch\n"
+    if importlib.util.find_spec("torch") is None:
+        yield "PyTorch was not installed.\n"
+        return
+    found = measured("against_pytorch.py", *(("--steps", 50, "--repeats", 1) if quick else ()))
+    yield (
+        "Full BPTT of one LSTM layer with all weight gradients against `torch.nn.LSTM` of PyTorch "
+        f"{found['pytorch']} on the same processor, T = {found['steps']}, float32; rounds are "
+        "interleaved, seconds are medians. A ratio above 1 means that membptt is faster.\n"
+    )
+    rows = [
+        (
+            f"B{row['batch']} H{row['hidden']} I{row['inputs']}",
+            row["threads"],
+            f"{row['membptt_seconds']:.3f}",
+            f"{row['pytorch_seconds']:.3f}",
+            f"{row['ratio']:.2f}",
+            f"{row['gflops']:.0f}",
+        )
+        for row in found["rows"]
+    ]
+    heads = "sizes", "threads", "membptt, s", "PyTorch, s", "ratio", "membptt, Gflop/s"
+    yield from table(heads, rows)
+
+
+def main():
+    """Measure, and write the page."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--quick", action="store_true")
+    quick = parser.parse_args().quick
+    before, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
+    _, found, after = rest.partition(END)
+    if not found:
+        sys.exit(f"{PAGE} has lost the comments {BEGIN} and {END}")
+    lines = [machine(), ""]
+    for section in (strategies, growth, lookahead, pytorch):
+        lines += section(quick)
+    text = "\n".join(lines)
+    if quick:
+        print(text)
+    else:
+        PAGE.write_text(f"{before}{BEGIN}\n\n{text}\n{END}{after}", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
