@@ -16,6 +16,7 @@ MODULES = {
     "membptt.kernels._chain": [],
     "membptt.executor._executor": [],
     "membptt.executor._lookahead": [],
+    "membptt.solver._chains": [],
     "membptt.solver._solver": [],
     "membptt.schedules._emit": [],
 }

@@ -63,8 +63,8 @@ class Machine:
     ----------
     steps : int
         T.
-    hidden, internal : int
-        Sizes of the two kinds of states.
+    hidden, internal : int or sequence of int, length T
+        Sizes of the two kinds of states, or of those of each step.
     budget : int, optional
         Most that all saved states may take.
     lanes : int
@@ -84,6 +84,12 @@ class Machine:
         self.next_backward = steps
         self.executions = np.zeros(steps, np.int64)
         self.peak = 0
+
+    def size(self, state):
+        """Return what a saved state takes."""
+        step, internal = state
+        sizes = self.internal if internal else self.hidden
+        return sizes if isinstance(sizes, int) else sizes[step - 1]
 
     def fault(self, action):
         """Do `action`; return why it is not allowed, or None."""
@@ -115,7 +121,7 @@ class Machine:
             return "this state is saved already"
         self.saved.add(state)
         self.stack.append(state)
-        self.used += self.internal if state[1] else self.hidden
+        self.used += self.size(state)
         self.peak = max(self.peak, self.used)
         if self.budget is not None and self.used > self.budget:
             return f"{self.used} in use, above the budget of {self.budget}"
@@ -141,7 +147,7 @@ class Machine:
             return f"this state is not {self._where}"
         self.saved.remove(state)
         self.stack.remove(state)
-        self.used -= self.internal if state[1] else self.hidden
+        self.used -= self.size(state)
         return None
 
     @property
@@ -171,8 +177,8 @@ def replay(actions, steps, hidden=1, internal=1, budget=None, lanes=1):
         Of the types in `membptt.schedules.actions`.
     steps : int
         T.
-    hidden, internal : int
-        Sizes of the two kinds of states.
+    hidden, internal : int or sequence of int, length T
+        Sizes of the two kinds of states, or of those of each step.
     budget : int, optional
         Most that all saved states may take, in the same unit.
     lanes : int

@@ -1,0 +1,101 @@
+"""Schedules for chains whose steps differ in cost or size."""
+
+from dataclasses import dataclass
+
+from membptt.checks import integer
+from membptt.schedules.actions import (
+    AdvanceSaveHidden,
+    AdvanceSaveInternal,
+    Backward,
+    Free,
+    Restore,
+)
+from membptt.schedules.replay import replay
+from membptt.solver.chains import Chain, ChainRule
+
+
+@dataclass(frozen=True)
+class ChainSchedule:
+    """The plan for an uneven chain.
+
+    Attributes
+    ----------
+    chain : membptt.solver.chains.Chain
+        What was planned for.
+    budget : int
+        Most that all saved states may take.
+    actions : tuple
+        See `membptt.schedules.actions`; iterate over the schedule itself.
+    cost : float
+        Of all forward runs, saves and restores, and of one backward of each step.
+    exact : bool
+        Whether sizes were counted exactly; otherwise they were rounded up, to a grid of the budget.
+    """
+
+    chain: Chain
+    budget: int
+    actions: tuple
+    cost: float
+    exact: bool
+
+    def __iter__(self):
+        return iter(self.actions)
+
+    def __len__(self):
+        return len(self.actions)
+
+    def replay(self):
+        """Prove the schedule legal and within its budget; see `membptt.schedules.replay`."""
+        chain = self.chain
+        return replay(self, chain.steps, chain.hidden, chain.internal, self.budget)
+
+
+def chain_schedule(chain, budget):
+    """Plan an uneven chain within a budget.
+
+    Parameters
+    ----------
+    chain : membptt.solver.chains.Chain
+        Up to some hundred steps.
+    budget : int
+        In the unit of the chain's sizes.
+
+    Returns
+    -------
+    ChainSchedule
+        The cheapest, in the sense of `Chain.is_proven`.
+
+    Raises
+    ------
+    ValueError
+        If the budget is below the largest internal state, or the chain too long.
+    """
+    budget = integer("budget", budget, minimum=1)
+    rule = ChainRule(chain, budget)
+    actions = tuple(_node(rule, 0, chain.steps, rule.units, False))
+    return ChainSchedule(chain, budget, actions, rule.cost + sum(chain.backward), rule.exact)
+
+
+def _node(rule, i, j, free, held):
+    """Yield the actions of the steps i + 1...j; as `membptt.schedules.plan.plan`, with a place."""
+    p = rule.split(i, j, free, held)
+    if p > 0:
+        yield AdvanceSaveHidden(i, p)
+        yield from _node(rule, p, j, free - int(rule.hidden[p]), True)
+        yield Restore(i)
+        yield from _node(rule, i, p, free, held)
+        return
+    if p == 0:
+        yield Free(i, internal=False)
+        free, held, p = free + int(rule.hidden[i]), False, -(i + 1)
+    p = -p
+    yield AdvanceSaveInternal(i, p)
+    if p < j:
+        yield from _node(rule, p, j, free - int(rule.internal[p]), False)
+    yield Backward(p)
+    yield Free(p, internal=True)
+    if p - 1 > i:
+        yield Restore(i)
+        yield from _node(rule, i, p - 1, free, held)
+    elif held:
+        yield Free(i, internal=False)

@@ -1,0 +1,128 @@
+"""Uneven chains: readable twin, compiled tables, replay, and all schedules there are."""
+
+import random
+
+import numpy as np
+import pytest
+
+from membptt.oracle.exhaustive import least_cost
+from membptt.schedules.uneven import chain_schedule
+from membptt.solver import chains, forward_steps
+from membptt.solver.chains import Chain
+
+
+def random_chain(seed, steps, proven):
+    """Return a chain with random costs and sizes; `proven`: of the kind the proof covers."""
+    draw = random.Random(seed)
+    hidden = [draw.randint(1, 3) for _ in range(steps)]
+    if proven:
+        hidden.sort(reverse=True)
+    internal = [hidden[t] + (hidden[t - 1] if t else 0) + draw.randint(0, 2) for t in range(steps)]
+    if proven:
+        internal = [max(internal[t:]) for t in range(steps)]
+    return Chain(
+        tuple(draw.randint(1, 4) for _ in range(steps)),
+        tuple(hidden),
+        tuple(internal),
+        backward=tuple(draw.randint(1, 4) for _ in range(steps)),
+        save_hidden=draw.choice([0, 0.5]),
+        save_internal=draw.choice([1, 1.5]),
+        restore=draw.choice([0, 1]),
+    )
+
+
+@pytest.mark.parametrize("proven", [True, False])
+@pytest.mark.parametrize("seed", range(12))
+def test_twins_replay_and_exhaustive_search(seed, proven):
+    chain = random_chain(seed, steps=2 + seed % 4, proven=proven)
+    assert chain.is_proven or not proven
+    for budget in range(max(chain.internal), max(chain.internal) + 7):
+        free, _ = chains.readable(chain, budget)
+        made = chain_schedule(chain, budget)
+        assert made.exact
+        assert made.cost == pytest.approx(free(0, chain.steps, budget) + sum(chain.backward))
+        assert made.replay().peak <= budget
+        assert priced(made) == pytest.approx(made.cost)
+        least = least_cost(chain, budget) + sum(chain.backward)
+        if chain.is_proven:
+            assert made.cost == pytest.approx(least)
+        else:
+            assert made.cost >= least - 1e-9
+
+
+def priced(made):
+    """Return what the actions of a schedule cost, one by one."""
+    chain, total = made.chain, 0.0
+    for action in made:
+        name = type(action).__name__
+        if name.startswith("Advance"):
+            total += sum(chain.forward[action.start : action.stop])
+        total += {
+            "AdvanceSaveHidden": chain.save_hidden,
+            "AdvanceSaveInternal": chain.save_internal,
+            "Restore": chain.restore,
+            "Backward": chain.backward[action.step - 1] if name == "Backward" else 0,
+        }.get(name, 0)
+    return total
+
+
+@pytest.mark.parametrize(("steps", "units", "alpha"), [(30, 12, 3), (60, 20, 2), (25, 7, 1)])
+def test_an_even_chain_is_optimal(steps, units, alpha):
+    made = chain_schedule(Chain.even(steps, 1, alpha), units)
+    assert made.cost == forward_steps(steps, units, "optimal", alpha)
+    assert made.replay().forward_steps == made.cost
+
+
+def test_the_smallest_chain_found_where_the_recurrence_is_not_the_least():
+    """An internal state is worth exchanging for the smaller hidden state that it holds."""
+    chain = Chain((3, 4, 1, 2), (2, 2, 1, 1), (4, 3, 3, 2))
+    assert not chain.is_proven
+    assert chain_schedule(chain, 5).cost == 20
+    assert least_cost(chain, 5) == 18
+
+
+def test_packed_batches_that_shrink():
+    """Sizes in bytes of an LSTM's states as sequences end; planned exactly, in their unit."""
+    batch = [8] * 20 + [5] * 20 + [3] * 20
+    chain = Chain(
+        tuple(batch), tuple(2 * 64 * 4 * b for b in batch), tuple(6 * 64 * 4 * b for b in batch)
+    )
+    made = chain_schedule(chain, 100_000)
+    assert chain.is_proven and made.exact
+    assert made.replay().peak <= 100_000
+    largest = chain_schedule(Chain.even(60, chain.hidden[0], chain.internal[0]), 100_000)
+    assert made.cost < 8 * largest.cost
+
+
+def test_sizes_too_fine_are_rounded_up_and_the_budget_holds():
+    draw = np.random.default_rng(0)
+    hidden = draw.integers(1000, 2000, 40).tolist()
+    chain = Chain((1,) * 40, tuple(hidden), tuple(3 * size for size in hidden))
+    made = chain_schedule(chain, 30_000)
+    assert not made.exact
+    assert made.replay().peak <= 30_000
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (((), (), ()), "forward is empty"),
+        (((1, 1), (1,), (1, 1)), "hidden has 1 entries and forward has 2"),
+        (((1, -1), (1, 1), (1, 1)), "forward holds a negative"),
+        (((1, float("nan")), (1, 1), (1, 1)), "forward holds a negative"),
+        (((1, 1), (1, 0), (1, 1)), "hidden is 0"),
+        (((1, 1), (1, 1), (1, 1), (1, 1), -1), "save_hidden is -1"),
+    ],
+)
+def test_bad_chains(arguments, words):
+    with pytest.raises(ValueError, match=words):
+        Chain(*arguments)
+
+
+def test_budgets_too_small_and_chains_too_long():
+    with pytest.raises(ValueError, match=r"budget is 2; .* at least its largest internal state, 3"):
+        chain_schedule(Chain.even(3, 1, 3), 2)
+    with pytest.raises(ValueError, match="budget is 0"):
+        chain_schedule(Chain.even(3, 1, 3), 0)
+    with pytest.raises(ValueError, match=r"3000 uneven steps needs tables of .* above the limit"):
+        chain_schedule(Chain.even(3000, 1, 3), 100)
