@@ -8,22 +8,28 @@ from membptt.schedules.actions import (
     Free,
     Restore,
 )
+from membptt.schedules.online import OnlineSchedule, online_actions
 from membptt.schedules.replay import Replayed, ReplayError, replay
 from membptt.schedules.schedule import Schedule, schedule
 from membptt.schedules.tradeoff import TradeOff, cheapest_budget, trade_off
+from membptt.schedules.uneven import ChainSchedule, chain_schedule
 
 __all__ = [
     "Advance",
     "AdvanceSaveHidden",
     "AdvanceSaveInternal",
     "Backward",
+    "ChainSchedule",
     "Free",
+    "OnlineSchedule",
     "ReplayError",
     "Replayed",
     "Restore",
     "Schedule",
     "TradeOff",
+    "chain_schedule",
     "cheapest_budget",
+    "online_actions",
     "replay",
     "schedule",
     "trade_off",
