@@ -7,9 +7,9 @@ where there is neither, the step just before it gives its slot and one more than
 end the steps between two saved states are back-propagated by hsm, from the last on, with the slots
 that are free by then.
 
-Whatever the end, the forward steps are at most 1.5 times those of hsm with the length known, plus 1
-(tests/schedules/test_online.py); the worst found is 1.4 times for three steps and 1.3 times for more,
-for up to 50 units and 3000 steps.
+Whatever the end, the forward steps are at most 1.5 times those of hsm with the length known, plus
+1 (tests/schedules/test_online.py). This is verified, not proven; the worst found is 1.4 times for
+three steps and 1.3 times for more, for up to 50 units and 3000 steps.
 
 Units are those of hsm: saved hidden states, the initial one included; the working internal state
 comes on top. Since states are given back in the middle, memory is a set of equal slots here and not

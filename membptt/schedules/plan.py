@@ -38,24 +38,26 @@ def plan(rule, t0, t, free, held=False):
     action
         See `membptt.schedules.actions`.
     """
-    y = rule.split(t, free, held)
-    if y > 0:
-        yield AdvanceSaveHidden(t0, t0 + y)
-        yield from plan(rule, t0 + y, t - y, free - rule.hidden, held=True)
+    while True:  # each round is the node that is left of the split
+        y = rule.split(t, free, held)
+        if y > 0:
+            yield AdvanceSaveHidden(t0, t0 + y)
+            yield from plan(rule, t0 + y, t - y, free - rule.hidden, held=True)
+            yield Restore(t0)
+            t = y
+            continue
+        if y == 0:  # the start's units become a part of its first internal state
+            yield Free(t0, internal=False)
+            free, held, y = free + rule.hidden, False, -1
+        y = -y
+        yield AdvanceSaveInternal(t0, t0 + y)
+        if y < t:
+            yield from plan(rule, t0 + y, t - y, free - rule.internal)
+        yield Backward(t0 + y)
+        yield Free(t0 + y, internal=True)
+        if y == 1:
+            break
         yield Restore(t0)
-        yield from plan(rule, t0, y, free, held)
-        return
-    if y == 0:  # the start's units become a part of its first internal state
-        yield Free(t0, internal=False)
-        free, held, y = free + rule.hidden, False, -1
-    y = -y
-    yield AdvanceSaveInternal(t0, t0 + y)
-    if y < t:
-        yield from plan(rule, t0 + y, t - y, free - rule.internal)
-    yield Backward(t0 + y)
-    yield Free(t0 + y, internal=True)
-    if y > 1:
-        yield Restore(t0)
-        yield from plan(rule, t0, y - 1, free, held)
-    elif held:
+        t = y - 1
+    if held:
         yield Free(t0, internal=False)

@@ -78,24 +78,26 @@ def chain_schedule(chain, budget):
 
 def _node(rule, i, j, free, held):
     """Yield the actions of the steps i + 1...j; as `membptt.schedules.plan.plan`, with a place."""
-    p = rule.split(i, j, free, held)
-    if p > 0:
-        yield AdvanceSaveHidden(i, p)
-        yield from _node(rule, p, j, free - int(rule.hidden[p]), True)
+    while True:
+        p = rule.split(i, j, free, held)
+        if p > 0:
+            yield AdvanceSaveHidden(i, p)
+            yield from _node(rule, p, j, free - int(rule.hidden[p]), True)
+            yield Restore(i)
+            j = p
+            continue
+        if p == 0:
+            yield Free(i, internal=False)
+            free, held, p = free + int(rule.hidden[i]), False, -(i + 1)
+        p = -p
+        yield AdvanceSaveInternal(i, p)
+        if p < j:
+            yield from _node(rule, p, j, free - int(rule.internal[p]), False)
+        yield Backward(p)
+        yield Free(p, internal=True)
+        if p == i + 1:
+            break
         yield Restore(i)
-        yield from _node(rule, i, p, free, held)
-        return
-    if p == 0:
-        yield Free(i, internal=False)
-        free, held, p = free + int(rule.hidden[i]), False, -(i + 1)
-    p = -p
-    yield AdvanceSaveInternal(i, p)
-    if p < j:
-        yield from _node(rule, p, j, free - int(rule.internal[p]), False)
-    yield Backward(p)
-    yield Free(p, internal=True)
-    if p - 1 > i:
-        yield Restore(i)
-        yield from _node(rule, i, p - 1, free, held)
-    elif held:
+        j = p - 1
+    if held:
         yield Free(i, internal=False)
