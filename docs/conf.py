@@ -1,5 +1,6 @@
 """Sphinx: pages in MyST, executed while building, readable without a network."""
 
+import re
 import sys
 from pathlib import Path
 
@@ -37,3 +38,13 @@ html_title = f"membptt {release}"
 html_math_renderer = "mathml"
 html_copy_source = False
 html_show_sphinx = False
+
+
+def escape_letters(app, what, name, obj, options, lines):
+    """Keep a description that is a letter alone ("H.") from being read as a numbered list."""
+    lines[:] = [re.sub(r"^(\s*[A-Z])\.", r"\1\\.", line) for line in lines]
+
+
+def setup(app):
+    """Connect before napoleon, whose priority is 500."""
+    app.connect("autodoc-process-docstring", escape_letters, priority=400)
