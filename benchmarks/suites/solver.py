@@ -4,7 +4,7 @@ import importlib
 
 from membptt.memory import Units
 from membptt.schedules import schedule, trade_off
-from membptt.solver import STRATEGIES, _solver, forward_steps
+from membptt.solver import STRATEGIES, forward_steps
 from membptt.solver.chains import Chain, ChainRule
 from membptt.solver.strategies import Sizes
 
@@ -19,9 +19,7 @@ class Tables:
     param_names = ("strategy", "steps", "units")
 
     def time_plan(self, strategy, steps, units):
-        # Not through the strategy, which remembers the last table.
-        rule = _solver.MixedRule if strategy == "msm" else _solver.OptimalRule
-        rule(steps, units, 1, ALPHA)
+        STRATEGIES[strategy].plan(steps, units, SIZES)
 
     def time_cost(self, strategy, steps, units):
         forward_steps(steps, units, strategy, ALPHA)

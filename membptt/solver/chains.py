@@ -44,9 +44,9 @@ class Chain:
     hidden: tuple
     internal: tuple
     backward: tuple = field(default=())
-    save_hidden: float = 0.0
-    save_internal: float = 0.0
-    restore: float = 0.0
+    save_hidden: float = 0
+    save_internal: float = 0
+    restore: float = 0
 
     def __post_init__(self):
         steps = len(self.forward)

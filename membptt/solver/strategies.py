@@ -197,7 +197,7 @@ class Mixed(Strategy):
         a, b = sizes.counts
         units = min(units, (steps - 1) * b)
         check_tables(self.name, steps, units, tables=1)
-        rule = _mixed_rule(steps, units, a, b)
+        rule = _solver.MixedRule(steps, units, a, b)
         return Plan(rule, rule.cost())
 
     def cost(self, steps, units, sizes):
@@ -234,7 +234,7 @@ class Optimal(Strategy):
             return Internal().plan(steps, units // b, sizes)
         units = min(units, steps * b)
         check_tables(self.name, steps, units, tables=2)
-        rule = _optimal_rule(steps, units, a, b)
+        rule = _solver.OptimalRule(steps, units, a, b)
         return Plan(rule, rule.cost())
 
     def cost(self, steps, units, sizes):
@@ -409,10 +409,6 @@ def _halving_peak(t, held, sizes):
     y = (t + 1) // 2
     return max(start + _halving_peak(t - y, True, sizes), _halving_peak(y, held, sizes))
 
-
-# One table serves a cost and the schedule asked for right after it.
-_mixed_rule = lru_cache(maxsize=1)(_solver.MixedRule)
-_optimal_rule = lru_cache(maxsize=1)(_solver.OptimalRule)
 
 STRATEGIES = {
     strategy.name: strategy
