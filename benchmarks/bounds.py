@@ -5,8 +5,8 @@
 
 C(t, m) <= m t^(1 + 1/m), Gruslys et al. (2016), section 3.1. The exact forward steps per step grow
 by regimes: from binomial(m + r - 1, m) to binomial(m + r, m) steps, one more step costs r + 1. For
-long sequences the bound is above by a factor that tends to (m + 1) / (m!)^(1/m), between 2 and e; for
-short ones by much more. tests/solver/test_bounds.py asserts bound and regimes.
+long sequences the bound is above by a factor that tends to (m + 1) / (m!)^(1/m), between 2 and e;
+for short ones by much more. tests/solver/test_bounds.py asserts bound and regimes.
 """
 
 import argparse
