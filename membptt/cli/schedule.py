@@ -10,10 +10,12 @@ from membptt.oracle.exhaustive import least_cost
 from membptt.schedules import cheapest_budget, schedule, trade_off
 from membptt.solver import STRATEGIES
 from membptt.solver.chains import Chain
+from membptt.solver.strategies import Sizes
 from membptt.training.settings import CELLS, Settings
 from membptt.view.curve import curve_table, save_curve
-from membptt.view.svg import draw, page
+from membptt.view.svg import draw
 from membptt.view.text import summary, table
+from membptt.view.viewer import page
 
 MOST_PROVED = 8  # steps; all schedules of more take minutes
 
@@ -59,7 +61,15 @@ def add_arguments(subparsers):
     parser.add_argument(
         "--html",
         metavar="FILE",
-        help="write a page with the drawing and every action (FILE.svg: the drawing alone)",
+        help="write a page that plays the actions and explains them (FILE.svg: a drawing alone)",
+    )
+    parser.add_argument(
+        "--compare",
+        nargs="+",
+        choices=tuple(STRATEGIES),
+        metavar="S",
+        default=[],
+        help="with --html: these strategies beside it, at the same budget",
     )
     parser.add_argument(
         "--prove",
@@ -84,11 +94,8 @@ def run(args, out):
         for line in table(planned):
             print(line, file=out)
     print(summary(planned), file=out)
-    if args.html:
-        write = draw if args.html.endswith(".svg") else page
-        text = write(planned)
-        with open(args.html, "w", encoding="utf-8") as file:
-            file.write(text)
+    if args.html or args.compare:
+        write_html(args, planned)
     result, code = report(planned), 0
     if args.prove:
         result["executed"], result["exhaustive"] = prove(planned)
@@ -105,9 +112,37 @@ def run(args, out):
     return code
 
 
+def write_html(args, planned):
+    """Write the page, or the drawing alone."""
+    if not args.html or (args.compare and args.html.endswith(".svg")):
+        raise ValueError(
+            f"--compare is {' '.join(args.compare)} without a page; give --html FILE.html too"
+        )
+    others = [beside(planned, name, args) for name in args.compare]
+    text = draw(planned) if args.html.endswith(".svg") else page(planned, others)
+    with open(args.html, "w", encoding="utf-8") as file:
+        file.write(text)
+
+
+def beside(planned, name, args):
+    """Return the schedule of another strategy that may use as much memory as `planned`."""
+    if planned.unit == "bytes":
+        sizes = counted_with(args)
+        return schedule(planned.steps, planned.budget, name, sizes["cell"], sizes["batch"])
+    sizes = Sizes(planned.hidden, planned.internal)
+    least = STRATEGIES[name].least_budget(planned.steps, sizes)
+    if planned.budget < least:
+        raise ValueError(
+            f"--compare is {name}, which needs {least} hidden states' memory for {planned.steps} "
+            f"steps; {planned.strategy} was given {planned.budget}: give more, or leave it out"
+        )
+    units = STRATEGIES[name].units(planned.steps, planned.budget, sizes)
+    return schedule(planned.steps, Units(units, planned.internal), name)
+
+
 def run_curve(args, out):
     """Print the trade-off of time and memory, and draw it if a file was named."""
-    for name in ("actions", "html", "prove"):
+    for name in ("actions", "html", "prove", "compare"):
         if getattr(args, name):
             raise ValueError(f"--{name} was given with --curve; leave it out, or give a budget")
     curve = trade_off(args.steps, **counted_with(args))

@@ -19,7 +19,7 @@ from membptt.schedules.actions import (
     Backward,
     Restore,
 )
-from membptt.view.text import summary, table
+from membptt.view.text import summary
 
 MOST_ACTIONS = 20_000  # a larger drawing opens in no browser
 
@@ -57,18 +57,6 @@ def draw(schedule):
             "steps"
         )
     return _Drawing(schedule).text()
-
-
-def page(schedule):
-    """Return an HTML page with the drawing, the summary and the table of a schedule."""
-    lines = "\n".join(table(schedule))
-    return (
-        '<!doctype html>\n<html lang="en">\n<meta charset="utf-8">\n'
-        f"<title>{escape(_title(schedule))}</title>\n"
-        "<style>:root { color-scheme: light dark; } body { margin: 2em; }</style>\n"
-        f"<pre>{escape(summary(schedule))}</pre>\n{draw(schedule)}"
-        f"<pre>{escape(lines)}</pre>\n</html>\n"
-    )
 
 
 def _title(schedule):

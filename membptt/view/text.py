@@ -55,19 +55,39 @@ def table(schedule):
     str
         A heading, then a line for each action.
     """
-    machine = schedule.machine()
+    names = headings(schedule)
     action_width = len(words(AdvanceSaveInternal(schedule.steps - 1, schedule.steps))) + 1
     action_width = max(action_width, len(words(AdvanceSaveInternal(0, schedule.steps))))
+    runs_width = len(names[4]) if len(names) == 6 else 0
+
+    def line(index, action, working, used, *rest):
+        runs = f"  {rest[0]:{runs_width}}" if runs_width else ""
+        return f"{index:>5}  {action:{action_width}}  {working:7}  {used:>6}{runs}  {rest[-1]}"
+
+    yield line("", *names[1:])
+    for cells in lines(schedule):
+        yield line(*cells)
+
+
+def headings(schedule):
+    """Return what stands above the columns of `lines`."""
+    counted = [f"runs of step 1...{schedule.steps}"] if schedule.steps <= MOST_COUNTED else []
+    return ["", "action", "working", "in use", *counted, "saved states"]
+
+
+def lines(schedule):
+    """Yield the cells of the table of a schedule, as text, action by action."""
+    machine = schedule.machine()
     counted = schedule.steps <= MOST_COUNTED
-    runs = f"  runs of step 1...{schedule.steps}" if counted else ""
-    yield f"{'':>5}  {'action':{action_width}}  working  in use{runs}  saved states"
     for index, action in enumerate(schedule):
         machine.fault(action)
-        runs = f"  {_digits(machine.executions):{len(runs) - 2}}" if counted else ""
-        saved = " ".join(_state(state) for state in machine.stack) or "-"
         yield (
-            f"{index:>5}  {words(action):{action_width}}  {f'h{machine.working}':7}"
-            f"  {_amount(machine.used, schedule.unit):>6}{runs}  {saved}"
+            str(index),
+            words(action),
+            f"h{machine.working}",
+            _amount(machine.used, schedule.unit),
+            *([_digits(machine.executions)] if counted else []),
+            " ".join(_state(state) for state in machine.stack) or "-",
         )
 
 

@@ -111,3 +111,27 @@ def test_the_least_memory_for_a_slowdown(capsys):
 def test_bad_use_of_the_questions(words, message):
     with pytest.raises(ValueError, match=message):
         run(*words)
+
+
+def test_a_page_with_strategies_side_by_side(tmp_path):
+    path = tmp_path / "page.html"
+    words = "--steps", "10", "--html", str(path), "--compare", "hsm", "ism"
+    run(*words, "--units", "6", "--alpha", "3")
+    assert "Schedules optimal, hsm, ism for 10 steps" in path.read_text(encoding="utf-8")
+    run(*words, "--memory", "1MiB")
+    assert "1.00 MiB" in path.read_text(encoding="utf-8")
+    with pytest.raises(ValueError, match="give --html"):
+        run("--steps", "10", "--units", "6", "--compare", "hsm")
+    with pytest.raises(ValueError, match="--compare is full, which needs 30"):
+        run(
+            "--steps",
+            "10",
+            "--units",
+            "6",
+            "--alpha",
+            "3",
+            "--html",
+            str(path),
+            "--compare",
+            "full",
+        )

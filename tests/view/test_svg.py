@@ -6,7 +6,7 @@ import pytest
 
 from membptt.memory import Units
 from membptt.schedules import AdvanceSaveHidden, AdvanceSaveInternal, Backward, Restore, schedule
-from membptt.view.svg import draw, page
+from membptt.view.svg import draw
 
 
 def marks(drawing, kind):
@@ -35,12 +35,6 @@ def test_self_contained_and_for_both_modes():
     assert drawing.count("http") == 1  # the name of the SVG namespace
     assert "prefers-color-scheme: dark" in drawing
     assert ElementTree.fromstring(drawing).find("{http://www.w3.org/2000/svg}title") is not None
-
-
-def test_a_page_holds_the_drawing_and_the_table():
-    text = page(schedule(10, Units(6, 3)))
-    assert text.startswith("<!doctype html>") and "<svg" in text
-    assert "22 forward steps" in text and "backward of step 10" in text
 
 
 def test_no_drawing_that_nobody_can_open():
