@@ -82,7 +82,7 @@ def strategies(quick):
         f"{found['batch']}, hidden {found['hidden']}, float32, softmax head. A backward took "
         f"{found['backward_ratio']:.2f} times a forward; *predicted* is the cost model with that "
         "ratio. *Saved states* is what the executor counted, *peak* what NumPy allocated in all: "
-        "parameters, gradients, workspace and planning included.\n"
+        "parameters, gradients and workspace included, planning not.\n"
     )
     rows = [
         (
