@@ -18,6 +18,7 @@ ORDER = [
     "oracle",
     "training",
     "view",
+    "paper",
     "cli",
     "__init__",
     "__main__",

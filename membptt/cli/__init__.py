@@ -1,4 +1,4 @@
-"""The command line: ``membptt train``, ``schedule``, ``explain`` and ``check``.
+"""The command line: ``membptt train``, ``schedule``, ``explain``, ``check`` and ``reproduce``.
 
 Exit codes: 0 fine, 1 a check failed, 2 wrong usage or bad input (one line on stderr), 130 on
 Ctrl-C.
@@ -11,10 +11,16 @@ import sys
 import threading
 
 from membptt._version import __version__
-from membptt.cli import check, explain, schedule, train
+from membptt.cli import check, explain, reproduce, schedule, train
 
 FINE, FAILED, WRONG, INTERRUPTED = 0, 1, 2, 130
-COMMANDS = {"train": train, "schedule": schedule, "explain": explain, "check": check}
+COMMANDS = {
+    "train": train,
+    "schedule": schedule,
+    "explain": explain,
+    "check": check,
+    "reproduce": reproduce,
+}
 
 
 class Parser(argparse.ArgumentParser):

@@ -1,0 +1,50 @@
+"""``membptt reproduce``: the figures and numbers of the paper, with this program's beside them."""
+
+import json
+
+from membptt.cli.values import whole
+from membptt.paper import all_costs, measure, write_report
+from membptt.paper.report import LEFT_OUT, text
+
+
+def add_arguments(subparsers):
+    """Add the command and its options."""
+    parser = subparsers.add_parser(
+        "reproduce",
+        help="the paper's figures and numbers, with this program's beside them",
+        description="Compute the figures and numbers of Gruslys et al. (2016) that this program "
+        "can state, measure time and memory on this machine, and write figures, a report and all "
+        "numbers. About a minute.",
+    )
+    parser.add_argument(
+        "--out", metavar="DIR", default="reproduced", help="folder for the report (reproduced)"
+    )
+    parser.add_argument("--hidden", type=whole, default=128, help="LSTM that is measured (128)")
+    parser.add_argument("--batch", type=whole, default=16, help="its batch (16)")
+    parser.add_argument("--json", action="store_true", help="one JSON object as the last line")
+
+
+def run(args, out):
+    """Compute, measure, write; print what people read to `out`, and the JSON object to stdout.
+
+    Returns
+    -------
+    int
+        The exit code: 1 if a claim does not hold.
+    """
+    say = lambda line: print(line, file=out, flush=True)  # noqa: E731
+    say("costs ...")
+    numbers = all_costs()
+    say("time and memory ...")
+    numbers["measured"] = measure(args.hidden, args.batch, progress=say)
+    files = write_report(args.out, numbers)
+    for line in text(numbers):
+        say(line)
+    say(f"\n{' '.join(LEFT_OUT.split())}")
+    say(f"{args.out}: {', '.join(files)}")
+    ok = all(one["holds"] for one in numbers["claims"])
+    if args.json:
+        report = {"ok": ok, "out": args.out, "files": files}
+        report |= {name: value for name, value in numbers.items() if name != "figures"}
+        print(json.dumps(report))
+    return 0 if ok else 1
