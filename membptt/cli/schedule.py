@@ -6,18 +6,15 @@ from math import isnan
 from membptt.checks import DTYPES
 from membptt.cli.values import real, whole
 from membptt.memory import Units
-from membptt.oracle.exhaustive import least_cost
+from membptt.oracle.proof import MOST_STEPS, prove
 from membptt.schedules import cheapest_budget, schedule, trade_off
 from membptt.solver import STRATEGIES
-from membptt.solver.chains import Chain
 from membptt.solver.strategies import Sizes
 from membptt.training.settings import CELLS, Settings
 from membptt.view.curve import curve_table, save_curve
 from membptt.view.svg import draw
 from membptt.view.text import summary, table
 from membptt.view.viewer import page
-
-MOST_PROVED = 8  # steps; all schedules of more take minutes
 
 # What a budget in bytes is counted with; the same defaults as `membptt train`.
 CELL_DEFAULTS = {name: getattr(Settings, name) for name in ("cell", "hidden", "batch", "dtype")}
@@ -74,7 +71,7 @@ def add_arguments(subparsers):
     parser.add_argument(
         "--prove",
         action="store_true",
-        help=f"compare with every schedule there is (up to {MOST_PROVED} steps)",
+        help=f"execute it, and compare with every schedule there is (up to {MOST_STEPS} steps)",
     )
     parser.add_argument("--json", action="store_true", help="one JSON object as the last line")
 
@@ -98,16 +95,11 @@ def run(args, out):
         write_html(args, planned)
     result, code = report(planned), 0
     if args.prove:
-        result["executed"], result["exhaustive"] = prove(planned)
-        holds = planned.forward_steps == result["executed"] and (
-            planned.strategy != "optimal" or planned.forward_steps == result["exhaustive"]
-        )
-        code = 0 if holds else 1
-        print(
-            f"predicted {planned.forward_steps}, executed {result['executed']}, "
-            f"least of all schedules {result['exhaustive']}",
-            file=out,
-        )
+        proof = proved(args, planned)
+        print(proof, file=out)
+        code = 0 if proof.holds else 1
+        result["executed"], result["exhaustive"] = proof.executed, proof.exhaustive
+        result["network"], result["same_bits"] = proof.network, proof.same_bits
     write_json(args, out, result)
     return code
 
@@ -170,15 +162,15 @@ def write_json(args, out, result):
         print(json.dumps(result))
 
 
-def prove(planned):
-    """Return what the schedule ran when replayed, and the least that any schedule runs."""
-    if planned.steps > MOST_PROVED:
+def proved(args, planned):
+    """Return the proof of a small schedule, on the user's cell if there is one."""
+    if planned.steps > MOST_STEPS:
         raise ValueError(
             f"--steps is {planned.steps} with --prove, which looks at every schedule; "
-            f"give at most {MOST_PROVED}"
+            f"give at most {MOST_STEPS}"
         )
-    chain = Chain.even(planned.steps, planned.hidden, planned.internal)
-    return planned.replay().forward_steps, least_cost(chain, planned.budget)
+    sizes = counted_with(args)
+    return prove(planned, sizes.get("cell"), sizes.get("batch", 1))
 
 
 def plan(args):

@@ -69,9 +69,15 @@ def test_bad_use_is_a_value_error(words, message):
 def test_a_small_case_is_proved(capsys):
     people = run("--steps", "7", "--units", "6", "--alpha", "3", "--prove", "--json")
     assert "predicted 13, executed 13, least of all schedules 13" in people
-    assert json.loads(capsys.readouterr().out)["exhaustive"] == 13
+    assert "on an LSTM with 2 hidden units: executed 13, gradients with the bits of full" in people
+    report = json.loads(capsys.readouterr().out)
+    assert report["exhaustive"] == report["executed"] == 13
+    assert report["network"] == "LSTM with 2 hidden units" and report["same_bits"] is True
     people = run("--steps", "7", "--units", "3", "--alpha", "3", "--prove", "--strategy", "msm")
     assert "predicted 14, executed 14, least of all schedules 13" in people
+    people = run("--steps", "6", "--memory", "4KiB", "--hidden", "9", "--batch", "3", "--prove")
+    assert "on an LSTM with 9 hidden units" in people
+    assert "on an" not in run("--steps", "6", "--units", "6", "--alpha", "4", "--prove")
 
 
 def test_the_curve_as_table_json_and_drawing(tmp_path, capsys):

@@ -1,0 +1,201 @@
+"""Predicted, executed, least of all: three counts of one schedule that must agree.
+
+The solver predicts. The program's executor runs the schedule on a chain that counts, and on a
+network where there is one with states of these sizes. The exhaustive search looks at every schedule
+there is.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from membptt.cells import LSTM, RNN
+from membptt.executor import Executor, readable
+from membptt.executor.arena import Arena, SlotArena
+from membptt.executor.plain import ENTERING, INITIAL
+from membptt.oracle.differences import Direction
+from membptt.oracle.exhaustive import least_cost
+from membptt.oracle.full import full_bptt
+from membptt.solver.chains import Chain
+
+MOST_STEPS = 8  # all schedules of more take minutes
+
+
+@dataclass(frozen=True)
+class Proof:
+    """What was found about one schedule.
+
+    Attributes
+    ----------
+    predicted : int
+        Forward steps, as the solver says.
+    executed : int
+        Forward steps that the executor ran.
+    exhaustive : int
+        The least of all schedules within the budget.
+    optimal : bool
+        Whether the schedule claims to be the least.
+    network : str or None
+        On which the compiled executor ran it; None where no cell has states of these sizes.
+    network_steps : int or None
+        Forward steps that it ran there.
+    same_bits : bool or None
+        Whether its gradients there have the bits of full BPTT.
+    """
+
+    predicted: int
+    executed: int
+    exhaustive: int
+    optimal: bool
+    network: str | None = None
+    network_steps: int | None = None
+    same_bits: bool | None = None
+
+    @property
+    def holds(self):
+        """Whether nothing contradicts: equal counts, equal bits, nothing below the least."""
+        least = self.exhaustive == self.predicted if self.optimal else True
+        return (
+            self.executed == self.predicted >= self.exhaustive
+            and least
+            and self.network_steps in (None, self.predicted)
+            and self.same_bits is not False
+        )
+
+    def __str__(self):
+        text = (
+            f"predicted {self.predicted}, executed {self.executed}, "
+            f"least of all schedules {self.exhaustive}"
+        )
+        if self.network is not None:
+            bits = "the bits" if self.same_bits else "NOT the bits"
+            text += (
+                f"\non an {self.network}: executed {self.network_steps}, gradients with {bits} of "
+                "full BPTT"
+            )
+        return text
+
+
+def prove(schedule, cell=None, batch=1):
+    """Execute a small schedule, and compare it with every schedule there is.
+
+    Parameters
+    ----------
+    schedule : membptt.Schedule
+        Of at most eight steps.
+    cell : membptt.Cell, optional
+        To run it on, with `batch` rows; by default the smallest cell whose internal state is that
+        many times its hidden state: an RNN for 2, an LSTM for 3.
+    batch : int
+
+    Returns
+    -------
+    Proof
+
+    Raises
+    ------
+    ValueError
+        If the schedule is too long to be compared with all others.
+    """
+    if schedule.steps > MOST_STEPS:
+        raise ValueError(
+            f"steps is {schedule.steps} for a proof that looks at every schedule; give at most "
+            f"{MOST_STEPS}"
+        )
+    chain = Chain.even(schedule.steps, schedule.hidden, schedule.internal)
+    if cell is None:
+        cell = tiny_cell(schedule.internal / schedule.hidden)
+    found = () if cell is None else on_network(schedule, cell, batch)
+    return Proof(
+        schedule.forward_steps,
+        count(schedule),
+        least_cost(chain, schedule.budget),
+        schedule.strategy == "optimal",
+        *found,
+    )
+
+
+def tiny_cell(alpha):
+    """Return a cell whose states have these relative sizes, or None."""
+    for kind in (RNN, LSTM):
+        cell = kind(input_size=3, hidden_size=2)
+        if cell.internal_nbytes(1) == alpha * cell.hidden_nbytes(1):
+            return cell
+    return None
+
+
+def on_network(schedule, cell, batch):
+    """Return the cell's name, forward steps executed, and whether the bits are full BPTT's."""
+    generator = np.random.default_rng(0)
+    shape = schedule.steps, batch
+    inputs = generator.integers(cell.input_size, size=shape)
+    along = generator.standard_normal((*shape, cell.hidden_size)).astype(cell.dtype)
+    head = Direction(along)
+    ran = Executor(cell, schedule, batch).run(inputs, head)
+    full = full_bptt(cell, inputs, head)
+    same = ran.loss == full.loss and all(
+        ran.grads[name].tobytes() == value.tobytes() for name, value in full.grads.items()
+    )
+    name = f"{type(cell).__name__} with {cell.hidden_size} hidden units"
+    return name, ran.stats.forward_steps, same
+
+
+def count(schedule):
+    """Return how many forward steps the executor runs, on a `CountingChain`."""
+    kind = Arena if schedule.lanes == 1 else SlotArena
+    size = min(schedule.budget, schedule.full_bytes)
+    arena = kind(size, schedule.hidden, schedule.internal)
+    chain = CountingChain(schedule.steps, schedule.hidden, schedule.internal, arena.buffer)
+    readable.run(schedule, chain, arena)
+    return chain.forward_steps
+
+
+class CountingChain:
+    """A chain without numbers: the hidden state after step t is t itself, in every byte of it.
+
+    It has the moves of membptt.executor.plain.PlainChain, and notices at once when what it finds in
+    the arena is not what should be there. Up to 127 steps: an internal state is marked by 128.
+    """
+
+    def __init__(self, steps, hidden, internal, arena):
+        self.steps = steps
+        self.hidden, self.internal = hidden, internal
+        self.arena = arena
+        self.working = 0
+        self.forward_steps = 0
+
+    def restart(self, source, at=0):
+        """Make the working hidden state the one that `source` names, `at` in the arena."""
+        if source == INITIAL:
+            self.working = 0
+            return
+        marked = self.arena[at] >= 128
+        self.working = self.read(at, self.internal if marked else self.hidden) & 127
+        if source == ENTERING:
+            self.working -= 1
+
+    def forward(self, start, stop, internal_at=-1):
+        """Run the steps start+1 ... stop one by one."""
+        for step in range(start + 1, stop + 1):
+            if self.working != step - 1:
+                raise LookupError(f"step {step} ran from the state after step {self.working}")
+            self.working = step
+            self.forward_steps += 1
+        if internal_at >= 0:
+            self.arena[internal_at : internal_at + self.internal] = stop | 128
+
+    def save_hidden(self, at):
+        """Copy the working hidden state into the arena."""
+        self.arena[at : at + self.hidden] = self.working
+
+    def backward(self, step, at):
+        """Back-propagate one step: its internal state must be whole."""
+        if self.read(at, self.internal) != step | 128:
+            raise LookupError(f"the internal state of step {step} was overwritten")
+
+    def read(self, at, size):
+        """Return what every byte of a state says."""
+        found = self.arena[at : at + size]
+        if (found != found[0]).any():
+            raise LookupError(f"the state at {at} was overwritten in part")
+        return int(found[0])
