@@ -15,6 +15,7 @@ MODULES = {
     "membptt.kernels._head": [],
     "membptt.kernels._chain": [],
     "membptt.executor._executor": [],
+    "membptt.executor._spill": [],
     "membptt.executor._lookahead": [],
     "membptt.solver._chains": [],
     "membptt.solver._solver": [],

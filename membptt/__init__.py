@@ -29,7 +29,7 @@ if importlib.util.find_spec("membptt.kernels._kernels") is None:
 
 from membptt._version import __version__
 from membptt.cells import LSTM, RNN, Cell
-from membptt.executor import Executor, Result, Stats, bptt
+from membptt.executor import Executor, Result, Stats, bptt, disk_schedule
 from membptt.memory import Units, parse_bytes
 from membptt.oracle.differences import check_gradients
 from membptt.oracle.full import full_bptt
@@ -54,6 +54,7 @@ __all__ = [
     "__version__",
     "bptt",
     "check_gradients",
+    "disk_schedule",
     "forward_steps",
     "full_bptt",
     "parse_bytes",

@@ -66,6 +66,8 @@ def add_arguments(subparsers):
         metavar="X",
         help=f"largest norm of the gradients together, inf for no limit ({default('clip')})",
     )
+    add("--disk", metavar="DIR", help="folder for --strategy disk (default: for temporary files)")
+    add("--disk-budget", metavar="BYTES", help="most bytes there (default: no limit)")
     add(
         "--save",
         metavar="FILE",
@@ -76,7 +78,8 @@ def add_arguments(subparsers):
         "--resume",
         metavar="FILE",
         default=None,
-        help="go on from a saved file, with its settings; memory, strategy and updates may change",
+        help="go on from a saved file, with its settings; memory, strategy, disk and updates may "
+        "change",
     )
     add("--json", action="store_true", default=False, help="report as JSON, the last line")
 
@@ -216,6 +219,10 @@ def table(report):
         rows.append(("saved", f"{1 - peak / full:.1%} of full BPTT's saved states"))
     rows.append(("measured peak", amount("measured_peak_bytes") + ", all arrays but the text"))
     rows.append(("forward steps", f"{report['forward_steps_per_update']:,} an update"))
+    if "disk_interval" in report:
+        written, hidden = report["disk_written_bytes_per_update"], report["disk_hidden_fraction"]
+        rows.append(("interval", f"{report['disk_interval']:,} steps between states on disk"))
+        rows.append(("disk", f"{format_bytes(written)} written an update, {hidden:.1%} hidden"))
     if seconds is not None:
         rows.append(("time", f"{seconds:.3f} s an update (median)"))
     if first is not None:

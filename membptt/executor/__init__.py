@@ -1,6 +1,7 @@
 """Runs schedules: states in an arena of exactly the budget, every step explicit."""
 
+from membptt.executor.disk import disk_schedule
 from membptt.executor.executor import Executor, bptt
 from membptt.executor.result import Result, Stats
 
-__all__ = ["Executor", "Result", "Stats", "bptt"]
+__all__ = ["Executor", "Result", "Stats", "bptt", "disk_schedule"]

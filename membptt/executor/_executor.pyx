@@ -8,6 +8,7 @@ import numpy as np
 
 from libc.stdint cimport int64_t
 
+from membptt.executor._spill cimport Spill
 from membptt.kernels._chain cimport Chain
 
 from membptt.schedules import actions
@@ -19,6 +20,10 @@ cdef enum:
     RESTORE = 3
     BACKWARD = 4
     FREE = 5
+    STORE = 6
+    PREFETCH = 7
+    FETCH = 8
+    DROP = 9
 
     HIDDEN = 0
     INTERNAL = 1
@@ -31,26 +36,32 @@ cdef enum Fault:
     UNKNOWN_CODE = 4
     WRONG_PLACE = 5
     WRONG_ORDER = 6
+    DISK_FAILED = 7
+    NOT_BUFFERED = 8
 
 assert (ADVANCE, SAVE_HIDDEN, SAVE_INTERNAL, RESTORE, BACKWARD, FREE) == (
     actions.ADVANCE, actions.SAVE_HIDDEN, actions.SAVE_INTERNAL, actions.RESTORE,
     actions.BACKWARD, actions.FREE)
+assert (STORE, PREFETCH, FETCH, DROP) == (
+    actions.STORE, actions.PREFETCH, actions.FETCH, actions.DROP)
 
 
 cdef class Machine:
     """The stack of saved states, the counts, and one action after the other."""
 
     cdef Chain chain
+    cdef Spill spill  # None without slow storage
     cdef int64_t[2] size
     cdef int64_t nbytes, used, peak, depth, forward_steps, backward_steps
     cdef int64_t place  # the working hidden state is that after step `place`
     cdef int64_t[:, ::1] stack  # kind, step, offset
 
-    def __init__(self, Chain chain, hidden_nbytes, internal_nbytes):
+    def __init__(self, Chain chain, hidden_nbytes, internal_nbytes, Spill spill, reserved):
         self.chain = chain
+        self.spill = spill
         self.size[HIDDEN] = hidden_nbytes
         self.size[INTERNAL] = internal_nbytes
-        self.nbytes = chain.arena_array.nbytes
+        self.nbytes = chain.arena_array.nbytes - reserved  # for the buffers of slow storage
         deepest = self.nbytes // min(hidden_nbytes, internal_nbytes) + 1
         self.stack = np.zeros((deepest, 3), np.int64)
 
@@ -84,9 +95,37 @@ cdef class Machine:
             if self.stack[i, 0] == INTERNAL and saved == step + 1:
                 self.chain._restart(3, self.stack[i, 2])  # ENTERING
                 return NONE
+        if self.spill is not None:
+            i = self.spill.find_at(step)
+            if i >= 0:
+                self.chain._restart(1, i)  # HIDDEN
+                return NONE
         if step != 0:
             return NOT_SAVED
         self.chain._restart(0, 0)  # INITIAL
+        return NONE
+
+    cdef int transfer(self, int64_t code, int64_t step) noexcept nogil:
+        """Move a hidden state to or from slow storage; only waiting for it takes time."""
+        cdef int64_t at
+        if code == STORE:
+            if self.place != step:
+                return WRONG_PLACE
+            at = self.spill.acquire_at(step)
+            if at < 0:
+                return DISK_FAILED
+            self.chain._save_hidden(at)
+            self.spill.store_from(step, at)
+        elif code == PREFETCH:
+            return DISK_FAILED if self.spill.prefetch_step(step) < 0 else NONE
+        elif code == FETCH:
+            at = self.spill.fetch_at(step)
+            if at < 0:
+                return DISK_FAILED
+            self.chain._restart(1, at)  # HIDDEN
+            self.place = step
+        elif self.spill.drop_step(step) < 0:
+            return NOT_BUFFERED
         return NONE
 
     cdef int act(self, int64_t code, int64_t start, int64_t stop) except -1 nogil:
@@ -108,6 +147,8 @@ cdef class Machine:
             self.depth -= 1
             self.used = self.stack[self.depth, 2]
             return NONE
+        if STORE <= code <= DROP and self.spill is not None:
+            return self.transfer(code, start)
         if not ADVANCE <= code <= SAVE_INTERNAL:
             return UNKNOWN_CODE
         if not self.place == start < stop <= self.chain.steps:
@@ -136,7 +177,8 @@ cdef int64_t run_end(const int64_t[:, ::1] rows, int64_t i) noexcept nogil:
     return i
 
 
-def run(chunks, Chain chain, hidden_nbytes, internal_nbytes, record=False):
+def run(chunks, Chain chain, hidden_nbytes, internal_nbytes, record=False, Spill spill=None,
+        reserved=0):
     """Execute all rows.
 
     Parameters
@@ -149,6 +191,10 @@ def run(chunks, Chain chain, hidden_nbytes, internal_nbytes, record=False):
         Sizes of the two kinds of state in the arena.
     record : bool
         Keep what ran.
+    spill : Spill, optional
+        Slow storage, for the schedules that use it.
+    reserved : int
+        Bytes at the arena's end that belong to it.
 
     Returns
     -------
@@ -163,10 +209,10 @@ def run(chunks, Chain chain, hidden_nbytes, internal_nbytes, record=False):
     LookupError
         If an action uses a state that is not there, or steps come in another order.
     """
-    cdef Machine machine = Machine(chain, hidden_nbytes, internal_nbytes)
+    cdef Machine machine = Machine(chain, hidden_nbytes, internal_nbytes, spill, reserved)
     cdef const int64_t[:, ::1] rows
     cdef int64_t[::1] used
-    cdef int64_t i, behind, count, done = 0
+    cdef int64_t i, behind, count, done = 0, taken = reserved
     cdef int fault
     traces = []
     for chunk in chunks:
@@ -185,8 +231,10 @@ def run(chunks, Chain chain, hidden_nbytes, internal_nbytes, record=False):
                 if fault != NONE:
                     break
                 if used is not None:
-                    used[i] = machine.used
+                    used[i] = machine.used + taken
                 i += 1
+        if fault == DISK_FAILED:
+            spill.raise_fault()
         if fault != NONE:
             raise_fault(fault, done + i, chunk[i], machine.nbytes)
         done += count
@@ -196,7 +244,7 @@ def run(chunks, Chain chain, hidden_nbytes, internal_nbytes, record=False):
         raise LookupError(
             f"the schedule ends after {machine.backward_steps} of {chain.steps} backward steps")
     trace = np.concatenate(traces) if record else None
-    return machine.forward_steps, machine.backward_steps, machine.peak, trace
+    return machine.forward_steps, machine.backward_steps, machine.peak + reserved, trace
 
 
 cdef raise_fault(int fault, int64_t index, row, int64_t nbytes):
@@ -212,4 +260,6 @@ cdef raise_fault(int fault, int64_t index, row, int64_t nbytes):
         raise LookupError(f"{where}: the working hidden state is not that after step {start}")
     if fault == WRONG_ORDER:
         raise LookupError(f"{where}: another step is to be back-propagated next")
+    if fault == NOT_BUFFERED:
+        raise LookupError(f"{where}: the state of step {start} is in no buffer")
     raise LookupError(f"{where}: unknown code")

@@ -19,6 +19,8 @@ class Arena:
         Size of the buffer; it is allocated once.
     hidden_nbytes, internal_nbytes : int
         Sizes of the two kinds of state.
+    reserved : int
+        Bytes at the end that belong to the buffers of slow storage; they count as used.
 
     Attributes
     ----------
@@ -28,15 +30,16 @@ class Arena:
         Bytes in use now, and at most since `clear`.
     """
 
-    def __init__(self, nbytes, hidden_nbytes, internal_nbytes):
+    def __init__(self, nbytes, hidden_nbytes, internal_nbytes, reserved=0):
         self.buffer = np.zeros(nbytes, np.uint8)
         self.sizes = (hidden_nbytes, internal_nbytes)
+        self.reserved = reserved
         self.clear()
 
     def clear(self):
         """Forget every state."""
         self.stack = []  # (kind, step, offset)
-        self.used = self.peak = 0
+        self.used = self.peak = self.reserved
 
     def push(self, kind, step):
         """Reserve room for a state on top of the stack and return its offset in bytes.
@@ -46,11 +49,11 @@ class Arena:
         MemoryError
             If the state would end beyond the buffer.
         """
-        at = self.used
-        if at + self.sizes[kind] > len(self.buffer):
+        at = self.used - self.reserved
+        if self.used + self.sizes[kind] > len(self.buffer):
             raise MemoryError(
                 f"the state of step {step} needs {self.sizes[kind]} bytes, "
-                f"{len(self.buffer) - at} of the arena's {len(self.buffer)} are free"
+                f"{len(self.buffer) - self.used} of the arena's {len(self.buffer)} are free"
             )
         self.stack.append((kind, step, at))
         self.used += self.sizes[kind]
@@ -65,7 +68,7 @@ class Arena:
 
     def pop(self, kind, step):
         """Give the top state back; it must be this one."""
-        self.used = self.find(kind, step)
+        self.used = self.find(kind, step) + self.reserved
         self.stack.pop()
 
 

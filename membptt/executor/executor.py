@@ -5,10 +5,12 @@ membptt.executor._executor. Both drive a chain (see membptt.executor.plain) over
 record what really ran, one row an action: code, start, stop, bytes in use.
 """
 
+import tempfile
 import time
 
 from membptt.checks import integer
 from membptt.executor import _executor, _lookahead, readable
+from membptt.executor._spill import Spill
 from membptt.executor.arena import Arena, SlotArena
 from membptt.executor.chain import make_chain
 from membptt.executor.result import Result, Stats
@@ -32,13 +34,28 @@ class Executor:
     step_through : bool
         Run the readable loop even for compiled cells, to step through it or to compare.
 
+    disk : path, optional
+        Folder for strategy disk; by default the system's folder for temporary files.
+    disk_rate : float
+        Bytes a second at most to and from it, to try slow storage; 0 for no limit.
+
     Raises
     ------
     ValueError
         If the schedule was planned for states of other sizes.
     """
 
-    def __init__(self, cell, schedule, batch, record=False, threads=None, step_through=False):
+    def __init__(
+        self,
+        cell,
+        schedule,
+        batch,
+        record=False,
+        threads=None,
+        step_through=False,
+        disk=None,
+        disk_rate=0.0,
+    ):
         self.cell = cell
         self.schedule = schedule
         self.batch = integer("batch", batch, minimum=1)
@@ -48,7 +65,10 @@ class Executor:
         self.compiled = cell.backend == "cython" and not step_through
         sizes = cell.hidden_nbytes(self.batch), cell.internal_nbytes(self.batch)
         arena = Arena if schedule.lanes == 1 else SlotArena
-        self.arena = arena(arena_nbytes(schedule, *sizes), *sizes)
+        reserved = schedule.buffers * sizes[0]
+        self.arena = arena(arena_nbytes(schedule, *sizes), *sizes, reserved)
+        self.disk, self.disk_rate = disk, disk_rate
+        self.spill = None
         self.chain = None
 
     def run(self, inputs, head, state=None):
@@ -81,7 +101,16 @@ class Executor:
         if self.chain is None:
             self.chain = make_chain(cell, head, steps, batch)
         self.chain.begin(inputs, head, state, self.arena.buffer)
-        forward_steps, backward_steps, peak, trace = self.execute()
+        disk, transfers = None, None
+        if self.schedule.intervals is None:
+            forward_steps, backward_steps, peak, trace = self.execute()
+        else:
+            self.spill = self.open_spill()
+            try:
+                forward_steps, backward_steps, peak, trace = self.execute()
+            finally:
+                self.spill.close()
+            disk, transfers = self.spill.report(), self.spill.log()
         loss, bad_step, grads, last, state_grad = self.chain.finish()
         if bad_step:
             raise_not_finite(cell, inputs, head, state, bad_step)
@@ -92,14 +121,28 @@ class Executor:
             len(self.arena.buffer),
             self.chain.workspace_nbytes,
             time.perf_counter() - started,
+            **(disk or {}),
         )
-        return Result(loss, grads, last, state_grad, stats, trace)
+        return Result(loss, grads, last, state_grad, stats, trace, transfers)
+
+    def open_spill(self):
+        """Reserve the file for one run's states on disk, and start its thread."""
+        return Spill(
+            tempfile.gettempdir() if self.disk is None else self.disk,
+            self.schedule.steps,
+            self.schedule.intervals.interval,
+            self.arena.sizes[0],
+            self.arena.buffer,
+            self.schedule.buffers,
+            self.disk_rate,
+            self.record,
+        )
 
     def execute(self):
         """Run the loop that fits; return forward steps, backward steps, peak bytes, trace."""
         if not self.compiled:
             self.arena.clear()
-            return readable.run(self.schedule, self.chain, self.arena, self.record)
+            return readable.run(self.schedule, self.chain, self.arena, self.record, self.spill)
         self.chain.open_team(self.threads)
         try:
             if self.schedule.lanes == 2:
@@ -111,7 +154,14 @@ class Executor:
                     self.threads > 1,
                     self.record,
                 )
-            return _executor.run(self.schedule.codes(), self.chain, *self.arena.sizes, self.record)
+            return _executor.run(
+                self.schedule.codes(),
+                self.chain,
+                *self.arena.sizes,
+                self.record,
+                self.spill,
+                self.arena.reserved,
+            )
         finally:
             self.chain.close_team()
 

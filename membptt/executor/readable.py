@@ -15,17 +15,22 @@ from membptt.schedules.actions import (
     AdvanceSaveHidden,
     AdvanceSaveInternal,
     Backward,
+    Drop,
+    Fetch,
     Free,
+    Prefetch,
     Restore,
+    Store,
 )
 
 
 class Machine:
     """Executes one action after the other on a chain and an arena."""
 
-    def __init__(self, chain, arena):
+    def __init__(self, chain, arena, spill=None):
         self.chain = chain
         self.arena = arena
+        self.spill = spill  # slow storage (membptt.executor._spill), for strategy disk
         self.place = 0  # the working hidden state is that after step `place`
         self.forward_steps = self.backward_steps = 0
 
@@ -46,6 +51,17 @@ class Machine:
                 self.backward(step)
             case Free(step, internal):
                 self.arena.pop(INTERNAL if internal else HIDDEN, step)
+            case Store(step):
+                at = self.spill.acquire(step)  # waits for a free buffer
+                self.chain.save_hidden(at)
+                self.spill.store(step, at)
+            case Prefetch(step):
+                self.spill.prefetch(step)
+            case Fetch(step):
+                self.chain.restart(SAVED, self.spill.fetch(step))  # waits until it is there
+                self.place = step
+            case Drop(step):
+                self.spill.drop(step)
 
     def forward(self, start, stop, internal_at=-1):
         """Run the steps start+1 ... stop."""
@@ -70,14 +86,16 @@ class Machine:
                 return (LEAVING if kind == INTERNAL else SAVED), at
             if kind == INTERNAL and saved == step + 1:
                 return ENTERING, at
+        if self.spill is not None and self.spill.find(step) >= 0:
+            return SAVED, self.spill.find(step)
         if step == 0:
             return INITIAL, 0
         raise LookupError(f"no saved state gives the hidden state after step {step}")
 
 
-def run(schedule, chain, arena, record=False):
+def run(schedule, chain, arena, record=False, spill=None):
     """Execute all actions; return forward steps, backward steps, peak bytes and the trace."""
-    machine = Machine(chain, arena)
+    machine = Machine(chain, arena, spill)
     trace = []
     for index, action in enumerate(schedule):
         try:

@@ -21,6 +21,10 @@ class Stats:
         Packed weights, sums and deltas of one block: constant, whatever the number of steps.
     seconds : float
         Wall-clock time of the run.
+    disk_written_bytes, disk_read_bytes : int
+        To and from slow storage, checksums included (strategy disk).
+    disk_busy_seconds, disk_waited_seconds : float
+        How long transfers took in the background, and how long the run waited for them.
     """
 
     forward_steps: int
@@ -29,6 +33,17 @@ class Stats:
     arena_bytes: int
     workspace_bytes: int
     seconds: float
+    disk_written_bytes: int = 0
+    disk_read_bytes: int = 0
+    disk_busy_seconds: float = 0.0
+    disk_waited_seconds: float = 0.0
+
+    @property
+    def disk_hidden_fraction(self):
+        """The share of the transfers' time that the run did not wait for; 1 without transfers."""
+        if self.disk_busy_seconds == 0:
+            return 1.0
+        return max(0.0, 1 - self.disk_waited_seconds / self.disk_busy_seconds)
 
 
 @dataclass(frozen=True)
@@ -48,6 +63,8 @@ class Result:
     stats : Stats
     trace : numpy.ndarray or None
         int64 [actions, 4]: code, start, stop and bytes in use after it, as executed.
+    transfers : numpy.ndarray or None
+        Recorded transfers of strategy disk, [n, 4]: 0 write or 1 read, step, begin, end in seconds.
     """
 
     loss: float
@@ -56,3 +73,4 @@ class Result:
     state_grad: tuple
     stats: Stats
     trace: np.ndarray | None = None
+    transfers: np.ndarray | None = None

@@ -57,7 +57,7 @@ cdef class CompiledHead(Head):
         self.hidden_size = hidden_size
         self.outputs = bound.params["b_y"].size
         self.panels = (self.outputs + width - 1) // width
-        # Enough rows that reading and writing the sums at a block's end is small beside the product;
+        # Enough rows that reading and writing the sums at a block's end is small beside the work;
         # at most four million outputs.
         self.block_steps = max(1, min(512, (1 << 22) // (self.panels * width)) // batch)
         self.rows = self.block_steps * batch

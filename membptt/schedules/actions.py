@@ -1,4 +1,4 @@
-"""What a schedule is made of: six actions on a chain of steps and a stack of saved states.
+"""What a schedule is made of: actions on a chain of steps and a stack of saved states.
 
 Steps are numbered 1...T, and h_t is the hidden state after step t; h_0 is the caller's and always
 at hand. The *working state* is the one hidden state that the next step starts from; it lives
@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 ADVANCE, SAVE_HIDDEN, SAVE_INTERNAL, RESTORE, BACKWARD, FREE = range(6)
+STORE, PREFETCH, FETCH, DROP = range(6, 10)  # slow storage: strategy disk
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +116,60 @@ class Free:
         return self.code, self.step, int(self.internal)
 
 
+@dataclass(frozen=True, slots=True)
+class _Transfer:
+    """Actions between the working state, a buffer and slow storage."""
+
+    step: int
+
+    code: ClassVar[int]
+
+    @property
+    def row(self):
+        """The action as integers (code, step, 0)."""
+        return self.code, self.step, 0
+
+
+@dataclass(frozen=True, slots=True)
+class Store(_Transfer):
+    """Copy the working state h_step into a buffer and have it written in the background.
+
+    Read as: put h_step on disk, without waiting.
+    """
+
+    code: ClassVar[int] = STORE
+
+
+@dataclass(frozen=True, slots=True)
+class Prefetch(_Transfer):
+    """Have h_step read into a buffer in the background.
+
+    Read as: h_step will be needed; begin to read it.
+    """
+
+    code: ClassVar[int] = PREFETCH
+
+
+@dataclass(frozen=True, slots=True)
+class Fetch(_Transfer):
+    """Wait until h_step is in its buffer, and make it the working state; it stays there.
+
+    Read as: go back to h_step, which came from disk.
+    """
+
+    code: ClassVar[int] = FETCH
+
+
+@dataclass(frozen=True, slots=True)
+class Drop(_Transfer):
+    """Give back the buffer that holds h_step.
+
+    Read as: h_step is not needed any more.
+    """
+
+    code: ClassVar[int] = DROP
+
+
 _BY_CODE = [
     Advance,
     AdvanceSaveHidden,
@@ -122,6 +177,10 @@ _BY_CODE = [
     lambda step, _: Restore(step),
     lambda step, _: Backward(step),
     lambda step, internal: Free(step, bool(internal)),
+    lambda step, _: Store(step),
+    lambda step, _: Prefetch(step),
+    lambda step, _: Fetch(step),
+    lambda step, _: Drop(step),
 ]
 
 

@@ -15,8 +15,12 @@ from membptt.schedules.actions import (
     AdvanceSaveHidden,
     AdvanceSaveInternal,
     Backward,
+    Drop,
+    Fetch,
     Free,
+    Prefetch,
     Restore,
+    Store,
 )
 
 
@@ -69,9 +73,11 @@ class Machine:
         Most that all saved states may take.
     lanes : int
         With one, states are given back in the reverse order of saving; with two, in any order.
+    buffers : int
+        Rooms of one hidden state each, always taken, for states on their way to or from disk.
     """
 
-    def __init__(self, steps, hidden=1, internal=1, budget=None, lanes=1):
+    def __init__(self, steps, hidden=1, internal=1, budget=None, lanes=1, buffers=0):
         self.steps = steps
         self.stacked = lanes == 1
         self.hidden = hidden
@@ -80,10 +86,12 @@ class Machine:
         self.working = 0  # the working state is h_working
         self.stack = []  # (step, is internal), first saved first
         self.saved = set()
-        self.used = 0
+        self.buffers = buffers
+        self.buffered = set()  # steps whose hidden states are in a buffer, or on the way there
+        self.stored = set()
+        self.used = self.peak = buffers * hidden if buffers else 0
         self.next_backward = steps
         self.executions = np.zeros(steps, np.int64)
-        self.peak = 0
 
     def size(self, state):
         """Return what a saved state takes."""
@@ -102,6 +110,8 @@ class Machine:
                 return self._backward(step)
             case Free(step, internal):
                 return self._free((step, internal))
+            case Store() | Prefetch() | Fetch() | Drop():
+                return self._transfer(action)
         return "this is not an action"
 
     def _advance(self, action):
@@ -116,6 +126,29 @@ class Machine:
         internal = isinstance(action, AdvanceSaveInternal)
         return self._push((action.stop, internal))
 
+    def _transfer(self, action):
+        step = action.step
+        if isinstance(action, Store | Prefetch) and len(self.buffered) >= self.buffers:
+            return f"all {self.buffers} buffers are taken"
+        match action:
+            case Store():
+                if self.working != step or step == 0:
+                    return f"the working state is h_{self.working}"
+                self.stored.add(step)
+                return None  # the buffer is free again when the state is written
+            case Prefetch():
+                if step not in self.stored:
+                    return f"h_{step} was not stored"
+                self.buffered.add(step)
+                return None
+        if step not in self.buffered:
+            return f"h_{step} was not prefetched"
+        if isinstance(action, Fetch):
+            self.working = step
+        else:
+            self.buffered.remove(step)
+        return None
+
     def _push(self, state):
         if state in self.saved:
             return "this state is saved already"
@@ -129,7 +162,7 @@ class Machine:
 
     def _restore(self, step):
         givers = {(step, False), (step, True), (step + 1, True)}
-        if step != 0 and not givers & self.saved:
+        if step != 0 and not givers & self.saved and step not in self.buffered:
             return f"no saved state gives h_{step}"
         self.working = step
         return None
@@ -165,10 +198,12 @@ class Machine:
             return f"step {self.next_backward} was not back-propagated"
         if self.stack:
             return f"{len(self.stack)} saved states were not given back"
+        if self.buffered:
+            return f"{len(self.buffered)} buffers were not given back"
         return None
 
 
-def replay(actions, steps, hidden=1, internal=1, budget=None, lanes=1):
+def replay(actions, steps, hidden=1, internal=1, budget=None, lanes=1, buffers=0):
     """Replay `actions` and return what they did.
 
     Parameters
@@ -183,6 +218,8 @@ def replay(actions, steps, hidden=1, internal=1, budget=None, lanes=1):
         Most that all saved states may take, in the same unit.
     lanes : int
         1, or 2 for look-ahead, which gives states back in any order.
+    buffers : int
+        Rooms for states on their way to or from disk.
 
     Returns
     -------
@@ -194,7 +231,7 @@ def replay(actions, steps, hidden=1, internal=1, budget=None, lanes=1):
     ReplayError
         A ValueError that names the index of the first action that is not allowed, and the reason.
     """
-    machine = Machine(steps, hidden, internal, budget, lanes)
+    machine = Machine(steps, hidden, internal, budget, lanes, buffers)
     index = -1
     for index, action in enumerate(actions):
         reason = machine.fault(action)

@@ -9,8 +9,10 @@ from membptt.checks import integer
 from membptt.memory import Units, parse_bytes
 from membptt.schedules._emit import Emitter, Meter
 from membptt.schedules.actions import from_row
+from membptt.schedules.disk import rows as disk_rows
 from membptt.schedules.lookahead import rows as lookahead_rows
 from membptt.schedules.replay import Machine, replay
+from membptt.solver.disk import Intervals
 from membptt.solver.lookahead import Segments
 from membptt.solver.strategies import STRATEGIES, Sizes, find_strategy, plan
 
@@ -112,6 +114,8 @@ class Schedule:
         """Yield the actions as int64 arrays [n, 3] of rows (code, start, stop), in chunks."""
         if self.lanes == 2:
             yield from lookahead_rows(self._rule)
+        elif self.intervals is not None:
+            yield from disk_rows(self._rule)
         elif self._rows is None:
             yield from Emitter(self._rule, self.steps)
         else:
@@ -126,6 +130,23 @@ class Schedule:
     def segments(self):
         """The plan of the two lanes (`membptt.solver.lookahead.Segments`), or None."""
         return self._rule if self.lanes == 2 else None
+
+    @property
+    def intervals(self):
+        """The plan for slow storage (`membptt.solver.disk.Intervals`), or None."""
+        return self._rule if isinstance(self._rule, Intervals) else None
+
+    @property
+    def buffers(self):
+        """Rooms of one hidden state each for states on their way to or from disk."""
+        return self._rule.buffers if self.intervals is not None else 0
+
+    @property
+    def disk_bytes(self):
+        """What the hidden states on disk take, in `unit`, without their checksums."""
+        if self.intervals is None:
+            return 0
+        return max(0, self.intervals.count - 2) * self.hidden
 
     def __iter__(self):
         for chunk in self.codes():
@@ -144,15 +165,15 @@ class Schedule:
 
     @property
     def peak_bytes(self):
-        """Most that the saved states take at any action, in `unit`."""
-        return self._sums.peak
+        """Most that the saved states take at any action, in `unit`, buffers for disk included."""
+        return self._sums.peak + self.buffers * self.hidden
 
     def peak(self, hidden, internal):
         """Return the most that the saved states take when they have these sizes instead."""
         meter = Meter(hidden, internal)
         for chunk in self.codes():
             meter.feed(chunk)
-        return meter.peak
+        return meter.peak + self.buffers * hidden
 
     @property
     def full_bytes(self):
@@ -183,11 +204,15 @@ class Schedule:
 
     def replay(self):
         """Prove the schedule legal and within its budget; see `membptt.schedules.replay`."""
-        return replay(self, self.steps, self.hidden, self.internal, self.budget, self.lanes)
+        return replay(
+            self, self.steps, self.hidden, self.internal, self.budget, self.lanes, self.buffers
+        )
 
     def machine(self):
         """Return a machine to replay the schedule on, action by action."""
-        return Machine(self.steps, self.hidden, self.internal, self.budget, self.lanes)
+        return Machine(
+            self.steps, self.hidden, self.internal, self.budget, self.lanes, self.buffers
+        )
 
     def _key(self):
         return self.steps, self.hidden, self.internal, self.unit, self.forward_steps
@@ -211,6 +236,8 @@ class Schedule:
     def save(self, path):
         """Write the schedule as JSON, one action per line; see `load`."""
         head = {"format": FORMAT} | {name: getattr(self, name) for name in HEAD}
+        if self.intervals is not None:
+            head["interval"] = self.intervals.interval
         with open(path, "w", encoding="utf-8") as file:
             file.write(json.dumps(head)[:-1] + ', "actions": [\n')
             separator = ""
@@ -237,8 +264,8 @@ class Schedule:
             actions = [from_row(*row) for row in data["actions"]]
             fields = {name: data[name] for name in HEAD}
             units = fields.pop("units")
-            if fields["strategy"] == "lookahead" and units is not None:
-                return cls._load_lanes(actions, units, fields)
+            if fields["strategy"] in ("lookahead", "disk") and units is not None:
+                return cls._load_planned(actions, units, fields, data.get("interval"))
         except (ValueError, TypeError, LookupError) as error:
             raise ValueError(f"{path} is not a schedule that membptt saved ({error})") from error
         loaded = cls.from_actions(actions, **fields)
@@ -246,13 +273,13 @@ class Schedule:
         return loaded
 
     @classmethod
-    def _load_lanes(cls, actions, units, fields):
-        """Plan look-ahead again, and compare: two lanes need the plan, not only its actions."""
+    def _load_planned(cls, actions, units, fields, interval):
+        """Plan again, and compare: lanes and intervals need the plan, not only its actions."""
         sizes = Sizes(fields["hidden"], fields["internal"])
-        planned = plan(fields["steps"], units, STRATEGIES["lookahead"], sizes)
+        planned = plan(fields["steps"], units, STRATEGIES[fields["strategy"]], sizes, interval)
         again = cls(
             fields["steps"],
-            "lookahead",
+            fields["strategy"],
             sizes,
             fields["unit"],
             fields["budget"],
@@ -265,7 +292,7 @@ class Schedule:
         return again
 
 
-def schedule(steps, memory, strategy="optimal", cell=None, batch=1):
+def schedule(steps, memory, strategy="optimal", cell=None, batch=1, interval=None):
     """Plan one training iteration within a memory budget.
 
     Parameters
@@ -281,6 +308,9 @@ def schedule(steps, memory, strategy="optimal", cell=None, batch=1):
         Has ``hidden_nbytes(batch)`` and ``internal_nbytes(batch)``.
     batch : int
         B, sequences side by side.
+    interval : int, optional
+        For strategy disk: store a hidden state after every so many steps; by default the longest
+        interval without recomputation inside it.
 
     Returns
     -------
@@ -299,12 +329,16 @@ def schedule(steps, memory, strategy="optimal", cell=None, batch=1):
     1999
     """
     chosen = find_strategy(strategy)
+    if interval is not None:
+        if strategy != "disk":
+            raise ValueError(f"interval is {interval} with strategy {strategy}; it is for disk")
+        interval = integer("interval", interval, minimum=1)
     if isinstance(memory, Units):
         if cell is not None:
             raise ValueError(f"memory is {memory!r} with a cell; give bytes, or leave cell out")
         sizes, unit = state_sizes(alpha=memory.alpha)
         steps, units = integer("steps", steps), memory.count
-        planned = plan(steps, units, chosen, sizes)
+        planned = plan(steps, units, chosen, sizes, interval)
         budget = chosen.budget(units, sizes)
     else:
         budget = parse_bytes(memory)
@@ -320,7 +354,7 @@ def schedule(steps, memory, strategy="optimal", cell=None, batch=1):
                 f"{least} bytes for {steps} steps"
             )
         units = planner.units(steps, budget, sizes)
-        planned = plan(steps, units, planner, sizes)
+        planned = plan(steps, units, planner, sizes, interval if planner is chosen else None)
     return Schedule(
         steps,
         chosen.name,

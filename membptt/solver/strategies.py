@@ -16,6 +16,7 @@ from membptt.checks import integer
 from membptt.memory import format_bytes
 from membptt.solver import _solver
 from membptt.solver.bounds import EXACT, near_optimal
+from membptt.solver.disk import Intervals, inner_budget, shortest_interval
 from membptt.solver.lookahead import least_budget, lookahead
 
 TABLE_LIMIT = 2**30  # bytes; a planner must not be the memory hog it is there to prevent
@@ -354,6 +355,34 @@ class Lookahead(Strategy):
         return Plan(segments, segments.forward_steps)
 
 
+class Disk(Strategy):
+    """Hidden states on disk at intervals, `Optimal` within each; see `membptt.solver.disk`.
+
+    Kukreja, Hückelheim and Gorman (2018).
+    """
+
+    name = "disk"
+
+    def least_budget(self, steps, sizes):
+        """Return the room for one internal state, two buffers and a hidden state."""
+        return sizes.internal + 3 * sizes.hidden
+
+    def plan(self, steps, units, sizes, interval=None):
+        """Return the plan for intervals of `interval` steps, by default without recomputation."""
+        budget = self.budget(units, sizes)
+        if interval is None:
+            interval = shortest_interval(steps, budget, sizes.hidden, sizes.internal)
+        interval = min(interval, steps)
+        inner = inner_budget(budget, sizes.hidden)
+        planner = Full() if inner >= interval * sizes.internal else Optimal()
+        count = inner // sizes.unit
+        planned = plan(interval, planner.units(interval, inner, sizes), planner, sizes)
+        whole, last = divmod(steps - 1, interval)
+        rest = planner.cost(last + 1, count, sizes)
+        forward = whole * (interval + planned.forward_steps) + rest
+        return Plan(Intervals(steps, interval, planned.rule), forward)
+
+
 def _root(steps):
     """Return ceil(sqrt(steps)), exactly."""
     return isqrt(steps - 1) + 1
@@ -424,11 +453,14 @@ STRATEGIES = {
         Optimal(),
         NearOptimal(),
         Lookahead(),
+        Disk(),
     )
 }
 
-# Those for one core: their time is their forward steps, their states are a stack.
-ONE_LANE = {name: strategy for name, strategy in STRATEGIES.items() if name != "lookahead"}
+# Those for one core and memory alone: their time is their forward steps.
+ONE_LANE = {
+    name: strategy for name, strategy in STRATEGIES.items() if name not in ("lookahead", "disk")
+}
 
 
 def find_strategy(name):
@@ -492,7 +524,7 @@ def check_cost(cost, steps, units, strategy):
         )
 
 
-def plan(steps, units, strategy, sizes):
+def plan(steps, units, strategy, sizes, interval=None):
     """Return the plan of a strategy object after checking `steps` and `units`.
 
     Raises
@@ -503,7 +535,8 @@ def plan(steps, units, strategy, sizes):
         If the cost does not fit a signed 64-bit integer.
     """
     check_request(steps, units, strategy, sizes)
-    planned = strategy.plan(steps, units, sizes)
+    options = {} if interval is None else {"interval": interval}
+    planned = strategy.plan(steps, units, sizes, **options)
     check_cost(planned.forward_steps, steps, units, strategy)
     return planned
 

@@ -76,6 +76,8 @@ class Trainer:
         Made before cell, head and optimizer, so that these are counted too. It is stopped after
         the second update: tracing slows these two a little, and the later ones, at full speed,
         allocate nothing that they did not.
+    disk : path, optional
+        Folder for strategy disk.
 
     Attributes
     ----------
@@ -96,7 +98,9 @@ class Trainer:
         If the text is too short, or its alphabet is not the cell's and the head's.
     """
 
-    def __init__(self, cell, head, schedule, corpus, optimizer, batch, clip=1.0, meter=None):
+    def __init__(
+        self, cell, head, schedule, corpus, optimizer, batch, clip=1.0, meter=None, disk=None
+    ):
         for name, size in (("input_size", cell.input_size), ("head's outputs", head.outputs)):
             if size != len(corpus.alphabet):
                 raise ValueError(
@@ -111,12 +115,13 @@ class Trainer:
         self.optimizer = optimizer
         self.clip = positive("clip", clip, largest=math.inf)
         self.windows = Windows(corpus, schedule.steps, batch)
-        self.executor = Executor(cell, schedule, batch)
+        self.executor = Executor(cell, schedule, batch, disk=disk)
         self.updates = self.position = 0
         self.state = cell.zero_state(batch)
         self.last = self.loss_first = self.loss_last = None
         self.seconds = []
         self.arena_peak_bytes = None
+        self.stats = None
 
     def update(self):
         """Train on the next window.
@@ -155,6 +160,7 @@ class Trainer:
             self.loss_first = result.loss
         seconds = time.perf_counter() - started
         self.seconds.append(seconds)
+        self.stats = result.stats
         self.arena_peak_bytes = max(self.arena_peak_bytes or 0, result.stats.peak_bytes)
         if self.meter is not None and len(self.seconds) == TRACED:
             self.meter.stop()
@@ -188,13 +194,14 @@ class Trainer:
             ``measured_peak_bytes`` is what the meter saw: the arena, parameters, gradients,
             moments, workspace and windows together, but not the text. ``seconds_per_update`` is
             the median. What was not measured, because no update was made here or there is no
-            meter, is None.
+            meter, is None. With strategy disk, ``disk_hidden_fraction`` is the share of the last
+            update's transfers that nobody waited for.
         """
         measured = None
         if self.meter is not None and self.seconds:
             self.meter.stop()
             measured = self.meter.peak_bytes
-        return {
+        found = {
             "updates": self.updates,
             "loss_first": self.loss_first,
             "loss_last": self.loss_last,
@@ -207,6 +214,14 @@ class Trainer:
             "seconds_per_update": self.seconds_per_update(),
             "parameters_sha256": digest(all_params(self.cell, self.head)),
         }
+        if self.schedule.intervals is not None and self.stats is not None:
+            found |= {
+                "disk_interval": self.schedule.intervals.interval,
+                "disk_written_bytes_per_update": self.stats.disk_written_bytes,
+                "disk_read_bytes_per_update": self.stats.disk_read_bytes,
+                "disk_hidden_fraction": self.stats.disk_hidden_fraction,
+            }
+        return found
 
     def arrays(self):
         """Return all that training goes on from, by name: what `restore` takes."""

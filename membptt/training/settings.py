@@ -1,9 +1,11 @@
 """What a training run is made from: the settings, and the trainer that they give."""
 
+import tempfile
 from dataclasses import asdict, dataclass, fields
 
 from membptt.cells import LSTM, RNN
 from membptt.checks import integer
+from membptt.executor import disk_schedule
 from membptt.schedules import schedule
 from membptt.training.corpus import Corpus, Windows
 from membptt.training.heads import SoftmaxHead
@@ -15,7 +17,7 @@ MEMORY = "2MiB"
 
 # What may change when training is resumed: the parameters' bits do not depend on these. (Where the
 # text lies may change; that it is the same text is checked by its digest.)
-FREE = ("text", "memory", "strategy", "updates")
+FREE = ("text", "memory", "strategy", "updates", "disk", "disk_budget")
 
 
 @dataclass(frozen=True)
@@ -34,6 +36,10 @@ class Settings:
         How many updates the training has in all.
     seed : int
     learning_rate, clip : float
+    disk : str or None
+        Folder for strategy "disk"; None for the system's folder for temporary files.
+    disk_budget : str or int or None
+        Most bytes there.
     """
 
     text: str | None = None
@@ -49,10 +55,18 @@ class Settings:
     learning_rate: float = 0.02
     clip: float = 1.0
     dtype: str = "float32"
+    disk: str | None = None
+    disk_budget: str | int | None = None
 
     def __post_init__(self):
         if self.cell not in CELLS:
             raise ValueError(f"cell is {self.cell!r}; give one of {', '.join(CELLS)}")
+        for name in ("disk", "disk_budget"):
+            if getattr(self, name) is not None and self.strategy != "disk":
+                raise ValueError(
+                    f"{name} is {getattr(self, name)!r} with strategy {self.strategy}; it is for "
+                    "strategy disk"
+                )
         for name in ("steps", "batch", "hidden", "updates"):
             integer(name, getattr(self, name), minimum=1)
 
@@ -107,10 +121,17 @@ def make_trainer(settings, corpus, meter=None):
     size, seed = len(corpus.alphabet), settings.seed
     cell = CELLS[settings.cell](size, settings.hidden, settings.dtype, seed, settings.backend)
     memory = budget(settings, cell)
-    plan = schedule(settings.steps, memory, settings.strategy, cell, settings.batch)
+    if settings.strategy == "disk":
+        disk = settings.disk or tempfile.gettempdir()
+        plan, _ = disk_schedule(
+            settings.steps, memory, cell, settings.batch, disk, settings.disk_budget
+        )
+    else:
+        disk = None
+        plan = schedule(settings.steps, memory, settings.strategy, cell, settings.batch)
     head = SoftmaxHead(settings.hidden, size, settings.dtype, seed)
     adam = Adam(all_params(cell, head), settings.learning_rate)
-    return Trainer(cell, head, plan, corpus, adam, settings.batch, settings.clip, meter)
+    return Trainer(cell, head, plan, corpus, adam, settings.batch, settings.clip, meter, disk)
 
 
 def budget(settings, cell):

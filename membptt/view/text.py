@@ -11,8 +11,12 @@ from membptt.schedules.actions import (
     AdvanceSaveHidden,
     AdvanceSaveInternal,
     Backward,
+    Drop,
+    Fetch,
     Free,
+    Prefetch,
     Restore,
+    Store,
 )
 
 MOST_COUNTED = 40  # steps; beyond, a column of one digit per step is no help
@@ -40,6 +44,14 @@ def words(action):
             return f"backward of step {step}"
         case Free(step, internal):
             return f"free {_state((step, internal))}"
+        case Store(step):
+            return f"store h{step} on disk"
+        case Prefetch(step):
+            return f"begin to read h{step}"
+        case Fetch(step):
+            return f"go back to h{step} from disk"
+        case Drop(step):
+            return f"drop h{step}"
 
 
 def table(schedule):

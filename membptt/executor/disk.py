@@ -1,0 +1,137 @@
+"""Plans strategy disk for this machine: how fast a step runs, how fast a folder takes states.
+
+The interval is the shortest that recomputes nothing inside it, unless a transfer would then be
+waited for or the disk would hold too much: see membptt.solver.disk.
+"""
+
+import os
+import statistics
+import time
+from dataclasses import dataclass
+
+import numpy as np
+
+from membptt.executor._spill import spill_file
+from membptt.executor.chain import make_chain
+from membptt.memory import parse_bytes
+from membptt.schedules import schedule
+from membptt.solver.disk import shortest_interval
+
+SAMPLE = 8 * 2**20  # bytes written and read to measure a folder
+STEPS = 64  # of a measured forward
+
+
+@dataclass(frozen=True)
+class DiskSpeed:
+    """What was measured.
+
+    Attributes
+    ----------
+    forward_seconds : float
+        Of one forward step.
+    write_rate, read_rate : float
+        Bytes a second to and from the folder, past the system's cache.
+    """
+
+    forward_seconds: float
+    write_rate: float
+    read_rate: float
+
+    def transfer_seconds(self, nbytes):
+        """Return how long the slower of writing and reading `nbytes` takes."""
+        return nbytes / min(self.write_rate, self.read_rate)
+
+
+class NoHead:
+    """A head that asks for nothing: a chain needs one."""
+
+    kernel = None
+    params: dict = {}  # noqa: RUF012 - it stays empty
+
+
+def measure(cell, batch, folder):
+    """Return the `DiskSpeed` of a cell on this machine and of a folder.
+
+    Raises
+    ------
+    ValueError
+        If the folder cannot be used.
+    """
+    write_rate, read_rate = folder_rates(folder)
+    return DiskSpeed(forward_seconds(cell, batch), write_rate, read_rate)
+
+
+def forward_seconds(cell, batch, repeats=5):
+    """Return the median time of one forward step."""
+    tokens = np.zeros((STEPS, batch), np.uint8)
+    chain = make_chain(cell, NoHead, STEPS, batch)
+    arena = np.zeros(cell.internal_nbytes(batch), np.uint8)
+    chain.begin(tokens, NoHead(), cell.zero_state(batch), arena)
+    seconds = []
+    for _ in range(repeats + 1):
+        chain.restart(0)
+        started = time.perf_counter()
+        chain.forward(0, STEPS)
+        seconds.append((time.perf_counter() - started) / STEPS)
+    return statistics.median(seconds[1:])  # the first one warms up
+
+
+def folder_rates(folder):
+    """Return bytes a second written to and read from `folder`, synced and not from the cache."""
+    data = np.random.default_rng(0).bytes(SAMPLE)
+    fd = spill_file(folder, SAMPLE)
+    try:
+        started = time.perf_counter()
+        os.pwrite(fd, data, 0)
+        os.fdatasync(fd)
+        written = time.perf_counter()
+        os.posix_fadvise(fd, 0, SAMPLE, os.POSIX_FADV_DONTNEED)
+        begun = time.perf_counter()
+        os.pread(fd, SAMPLE, 0)
+        ended = time.perf_counter()
+    finally:
+        os.close(fd)
+    return SAMPLE / (written - started), SAMPLE / (ended - begun)
+
+
+def disk_schedule(steps, memory, cell, batch, folder, disk_budget=None, speed=None):
+    """Plan strategy disk for a cell on this machine and a folder.
+
+    Parameters
+    ----------
+    steps : int
+        T.
+    memory : str or int
+        The budget in memory.
+    cell : membptt.Cell
+    batch : int
+    folder : path
+        Where states will go.
+    disk_budget : str or int, optional
+        Most bytes on disk.
+    speed : DiskSpeed, optional
+        By default measured now.
+
+    Returns
+    -------
+    schedule : membptt.Schedule
+    speed : DiskSpeed
+
+    Raises
+    ------
+    ValueError
+        If the folder cannot be used, or a budget is too small.
+    """
+    if speed is None:
+        speed = measure(cell, batch, folder)
+    hidden = cell.hidden_nbytes(batch)
+    interval = shortest_interval(
+        steps,
+        parse_bytes(memory),
+        hidden,
+        cell.internal_nbytes(batch),
+        None if disk_budget is None else parse_bytes(disk_budget, "disk_budget"),
+        speed.forward_seconds,
+        speed.transfer_seconds(hidden),
+    )
+    return schedule(steps, memory, "disk", cell, batch, interval), speed
