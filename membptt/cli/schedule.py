@@ -1,20 +1,27 @@
 """``membptt schedule``: plan within a budget, and show the plan."""
 
 import json
+from dataclasses import asdict
 from math import isnan
 
 from membptt.checks import DTYPES
 from membptt.cli.values import real, whole
+from membptt.executor.measure import measure, plan_in_seconds, run_seconds
+from membptt.kernels.threads import useful_threads
 from membptt.memory import Units
 from membptt.oracle.proof import MOST_STEPS, prove
 from membptt.schedules import cheapest_budget, schedule, trade_off
 from membptt.solver import STRATEGIES
 from membptt.solver.strategies import Sizes
+from membptt.training.corpus import Corpus
+from membptt.training.heads import SoftmaxHead
 from membptt.training.settings import CELLS, Settings
 from membptt.view.curve import curve_table, save_curve
 from membptt.view.svg import draw
 from membptt.view.text import summary, table
 from membptt.view.viewer import page
+
+LONGEST_RUN = 30  # seconds; a schedule that is predicted to take longer is not run by --measure
 
 # What a budget in bytes is counted with; the same defaults as `membptt train`.
 CELL_DEFAULTS = {name: getattr(Settings, name) for name in ("cell", "hidden", "batch", "dtype")}
@@ -73,6 +80,11 @@ def add_arguments(subparsers):
         action="store_true",
         help=f"execute it, and compare with every schedule there is (up to {MOST_STEPS} steps)",
     )
+    parser.add_argument(
+        "--measure",
+        action="store_true",
+        help="time the cell on this machine, plan for seconds, and run the plan once",
+    )
     parser.add_argument("--json", action="store_true", help="one JSON object as the last line")
 
 
@@ -86,7 +98,10 @@ def run(args, out):
     """
     if args.curve is not None:
         return run_curve(args, out)
-    planned = plan(args)
+    planned, timed = plan(args), None
+    if args.measure:  # after planning: wrong arguments are told at once
+        timed = Timed(args)
+        planned = plan(args, timed)
     if args.actions:
         for line in table(planned):
             print(line, file=out)
@@ -94,6 +109,8 @@ def run(args, out):
     if args.html or args.compare:
         write_html(args, planned)
     result, code = report(planned), 0
+    if timed is not None:
+        result |= timed.report(planned, out)
     if args.prove:
         proof = proved(args, planned)
         print(proof, file=out)
@@ -134,7 +151,7 @@ def beside(planned, name, args):
 
 def run_curve(args, out):
     """Print the trade-off of time and memory, and draw it if a file was named."""
-    for name in ("actions", "html", "prove", "compare"):
+    for name in ("actions", "html", "prove", "compare", "measure"):
         if getattr(args, name):
             raise ValueError(f"--{name} was given with --curve; leave it out, or give a budget")
     curve = trade_off(args.steps, **counted_with(args))
@@ -173,15 +190,78 @@ def proved(args, planned):
     return prove(planned, sizes.get("cell"), sizes.get("batch", 1))
 
 
-def plan(args):
-    """Return the schedule that the arguments ask for."""
+def plan(args, timed=None):
+    """Return the schedule that the arguments ask for; for seconds where times were measured."""
     sizes = counted_with(args)
     memory = args.memory
     if args.units is not None:
         memory = Units(args.units, sizes["alpha"])
     elif args.max_slowdown is not None:
         memory = cheapest_budget(args.steps, args.max_slowdown, args.strategy, **sizes)
-    return schedule(args.steps, memory, args.strategy, sizes.get("cell"), sizes.get("batch", 1))
+    asked = args.steps, memory, args.strategy, sizes.get("cell"), sizes.get("batch", 1)
+    return schedule(*asked) if timed is None else timed.plan(*asked)
+
+
+class Timed:
+    """The cell as `membptt train` would make it, and what its moves take on this machine."""
+
+    def __init__(self, args):
+        sizes = counted_with(args)
+        if "cell" not in sizes:
+            option = "--units" if args.units is not None else "--alpha"
+            raise ValueError(f"--measure was given with {option}; give --memory, and a cell")
+        outputs = len(Corpus.default().alphabet)
+        small = sizes["cell"]
+        self.cell = type(small)(outputs, small.hidden_size, small.dtype)
+        self.head = SoftmaxHead(small.hidden_size, outputs, small.dtype)
+        self.batch = sizes["batch"]
+        self.times = measure(self.cell, self.head, self.batch)
+        self.in_seconds = False
+
+    def plan(self, *asked):
+        """Return the schedule for the least seconds."""
+        planned, self.in_seconds = plan_in_seconds(self.times, *asked)
+        return planned
+
+    def report(self, planned, out):
+        """Print what was measured, predicted and run; return it for the JSON object."""
+        times, predicted = self.times, self.times.seconds(planned)
+        full = times.full_seconds(planned.steps)
+        threads = useful_threads(self.cell, self.batch)
+        print(
+            f"measured on {threads} thread{'s' * (threads > 1)}: forward {_time(times.forward)}, "
+            f"backward {_time(times.backward)}; saving a hidden state {_time(times.save_hidden)}, "
+            f"an internal one {_time(times.save_internal)}, restore {_time(times.restore)}; "
+            f"{_time(times.run)} once a run\n"
+            f"planned for {'seconds' if self.in_seconds else 'forward steps'}: predicted "
+            f"{_time(predicted)}, full BPTT {_time(full)}, factor {predicted / full:.3f}",
+            file=out,
+        )
+        found = None
+        if predicted <= LONGEST_RUN:
+            found = run_seconds(planned, self.cell, self.head, self.batch)
+            print(
+                f"one run took {_time(found)}, {abs(found / predicted - 1):.1%} "
+                f"{'more' if found >= predicted else 'less'} than predicted",
+                file=out,
+            )
+        else:
+            print(f"not run: it would take more than {LONGEST_RUN} s", file=out)
+        return {
+            "measured": asdict(times),
+            "planned_for": "seconds" if self.in_seconds else "forward_steps",
+            "predicted_seconds": predicted,
+            "predicted_full_seconds": full,
+            "run_seconds": found,
+        }
+
+
+def _time(seconds):
+    """Return a time for people, three digits."""
+    for factor, unit in ((1, "s"), (1e3, "ms")):
+        if seconds * factor >= 1:
+            return f"{seconds * factor:.3g} {unit}"
+    return f"{seconds * 1e6:.3g} µs"
 
 
 def counted_with(args):

@@ -95,8 +95,14 @@ def prove(schedule, cell=None, batch=1):
     Raises
     ------
     ValueError
-        If the schedule is too long to be compared with all others.
+        If the schedule is too long to be compared with all others, or uses a disk, which they have
+        not.
     """
+    if schedule.intervals is not None:
+        raise ValueError(
+            f"strategy is {schedule.strategy} for a proof that looks at every schedule without a "
+            "disk; give another strategy"
+        )
     if schedule.steps > MOST_STEPS:
         raise ValueError(
             f"steps is {schedule.steps} for a proof that looks at every schedule; give at most "

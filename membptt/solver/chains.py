@@ -211,7 +211,7 @@ class ChainRule:
         """Return p > 0: save h_p; -p: save the internal state of step p; 0: convert the start."""
         chain, table = self.chain, self.held if held else self.free
         cost = table[self._row(i, j), f]
-        slack = 1e-9 * (1 + abs(cost))  # sums of the same numbers in another order
+        slack = 1e-9 * cost  # sums of the same numbers in another order; none is negative
         if held and i > 0:
             left = f + self.hidden[i] - self.internal[i + 1]
             price = self.sums[i + 1] - self.sums[i] + chain.save_internal

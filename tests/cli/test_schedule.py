@@ -80,6 +80,28 @@ def test_a_small_case_is_proved(capsys):
     assert "on an" not in run("--steps", "6", "--units", "6", "--alpha", "4", "--prove")
 
 
+def test_seconds_are_measured_predicted_and_run(capsys):
+    words = "--steps", "30", "--hidden", "8", "--batch", "2", "--measure", "--json"
+    people = run(*words, "--memory", "3KiB")
+    assert "measured on 1 thread: forward" in people
+    assert "one run took" in people
+    report = json.loads(capsys.readouterr().out)
+    assert report["peak_bytes"] <= 3072
+    assert report["planned_for"] in ("seconds", "forward_steps")
+    assert 0 < report["predicted_full_seconds"] <= report["predicted_seconds"]
+    assert report["run_seconds"] > 0
+    assert set(report["measured"]) == {
+        *("forward", "backward", "save_hidden", "save_internal", "restore", "run")
+    }
+
+
+def test_a_run_that_would_take_long_is_left_out(capsys, monkeypatch):
+    monkeypatch.setattr(schedule, "LONGEST_RUN", 0)
+    people = run("--steps", "9", "--hidden", "8", "--memory", "64KiB", "--measure", "--json")
+    assert "not run: it would take more than 0 s" in people
+    assert json.loads(capsys.readouterr().out)["run_seconds"] is None
+
+
 def test_the_curve_as_table_json_and_drawing(tmp_path, capsys):
     people = run("--steps", "40", "--alpha", "3", "--json", "--curve", str(tmp_path / "curve.svg"))
     assert people.splitlines()[0].split()[:4] == ["memory", "of", "full", "full"]
@@ -105,6 +127,8 @@ def test_the_least_memory_for_a_slowdown(capsys):
     [
         (["--steps", "9", "--units", "6", "--prove"], "--steps is 9 with --prove"),
         (["--steps", "9", "--curve", "--prove"], "--prove was given with --curve"),
+        (["--steps", "9", "--curve", "--measure"], "--measure was given with --curve"),
+        (["--steps", "9", "--units", "6", "--measure"], "--measure was given with --units"),
         (["--steps", "9", "--curve", "--alpha", "0"], "alpha is 0"),
         (
             ["--steps", "9", "--curve", "--alpha", "2", "--hidden", "4"],

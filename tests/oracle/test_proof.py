@@ -20,7 +20,7 @@ def test_optimal_in_units(steps, alpha):
             assert proof.network_steps == proof.predicted and proof.same_bits
 
 
-@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize("strategy", [name for name in STRATEGIES if name != "disk"])
 @pytest.mark.parametrize("alpha", [2, 3])
 def test_every_strategy_is_executed(strategy, alpha):
     proof = prove(mb.schedule(5, mb.Units(5 * alpha, alpha), strategy))
@@ -63,6 +63,8 @@ def test_the_counting_chain_notices_what_is_overwritten():
         chain.backward(1, 0)
 
 
-def test_too_long():
+def test_too_long_or_with_a_disk():
     with pytest.raises(ValueError, match="steps is 9 for a proof"):
         prove(mb.schedule(9, mb.Units(3, 3)))
+    with pytest.raises(ValueError, match="strategy is disk for a proof"):
+        prove(mb.schedule(7, mb.Units(8, 3), "disk"))
