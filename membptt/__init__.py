@@ -28,10 +28,10 @@ if importlib.util.find_spec("membptt.kernels._kernels") is None:
     )
 
 from membptt._version import __version__
-from membptt.cells import LSTM, RNN, Cell
+from membptt.cells import LSTM, RNN, Cell, Custom
 from membptt.executor import Executor, Result, Stats, bptt, disk_schedule
 from membptt.memory import Units, parse_bytes
-from membptt.oracle.differences import check_gradients
+from membptt.oracle.differences import check_gradients, check_step
 from membptt.oracle.full import full_bptt
 from membptt.schedules import Schedule, schedule
 from membptt.solver.strategies import forward_steps
@@ -43,6 +43,7 @@ __all__ = [
     "Adam",
     "Cell",
     "Corpus",
+    "Custom",
     "Executor",
     "LinearHead",
     "Result",
@@ -55,6 +56,7 @@ __all__ = [
     "bptt",
     "check_gradients",
     "disk_schedule",
+    "check_step",
     "forward_steps",
     "full_bptt",
     "parse_bytes",

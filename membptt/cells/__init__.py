@@ -1,7 +1,8 @@
 """Recurrent cells: the equations, forward and backward side by side, in plain array code."""
 
 from membptt.cells.base import Cell
+from membptt.cells.custom import Custom
 from membptt.cells.lstm import LSTM
 from membptt.cells.rnn import RNN
 
-__all__ = ["LSTM", "RNN", "Cell"]
+__all__ = ["LSTM", "RNN", "Cell", "Custom"]

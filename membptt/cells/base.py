@@ -80,17 +80,33 @@ class Cell:
             "b": (columns,),
         }
 
+    @property
+    def input_shape(self):
+        """The shape of one row of a dense input: (I,)."""
+        return (self.input_size,)
+
+    def hidden_shapes(self, batch):
+        """Return the shape of each array of a hidden state: [B, H] for each of `hidden_names`."""
+        return [(batch, self.hidden_size)] * len(self.hidden_names)
+
+    def internal_shapes(self, batch):
+        """Return the shape of each array of an internal state, those of the entering state first.
+
+        [B, H] for each of `internal_names`.
+        """
+        return [(batch, self.hidden_size)] * len(self.internal_names)
+
     def hidden_nbytes(self, batch):
         """Return the bytes of one hidden state: what a step passes to the next."""
-        return len(self.hidden_names) * batch * self.hidden_size * self.dtype.itemsize
+        return sum(map(math.prod, self.hidden_shapes(batch))) * self.dtype.itemsize
 
     def internal_nbytes(self, batch):
         """Return the bytes of one internal state: all that the backward of one step reads."""
-        return len(self.internal_names) * batch * self.hidden_size * self.dtype.itemsize
+        return sum(map(math.prod, self.internal_shapes(batch))) * self.dtype.itemsize
 
     def zero_state(self, batch):
-        """Return a hidden state of zeros, one array [B, H] for each of `hidden_names`."""
-        return tuple(np.zeros((batch, self.hidden_size), self.dtype) for _ in self.hidden_names)
+        """Return a hidden state of zeros, one array for each of `hidden_names`."""
+        return tuple(np.zeros(shape, self.dtype) for shape in self.hidden_shapes(batch))
 
     # -- what forward_step and backward_step share ------------------------------------------------
 

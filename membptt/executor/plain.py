@@ -12,6 +12,8 @@ A *chain* has four moves and no memory of schedules:
 PlainChain calls the methods that stand in membptt.cells; membptt.kernels has the compiled chains.
 """
 
+from math import prod
+
 import numpy as np
 
 # Where `restart` takes the working hidden state from.
@@ -29,7 +31,8 @@ class PlainChain:
     def __init__(self, cell, bound, steps, batch):
         self.cell = cell
         self.steps = steps
-        self.batch = batch
+        self.hidden_shapes = cell.hidden_shapes(batch)
+        self.internal_shapes = cell.internal_shapes(batch)
 
     def begin(self, inputs, bound, state, arena):
         """Bind one window's inputs and targets; clear the loss and the gradients."""
@@ -51,13 +54,12 @@ class PlainChain:
 
     def restart(self, source, at=0):
         """Make the working hidden state the one that `source` names, `at` in the arena."""
-        hidden = len(self.cell.hidden_names)
         if source == INITIAL:
             self.working = self.initial
         elif source == LEAVING:
             self.working = self.cell.state_from_internal(self.internal(at))
         else:  # a hidden state, or the first part of an internal state, which entered its step
-            self.working = tuple(array.copy() for array in self.views(at, hidden))
+            self.working = tuple(array.copy() for array in self.views(at, self.hidden_shapes))
 
     def forward(self, start, stop, internal_at=-1):
         """Run the steps start+1 ... stop; save the internal state of `stop` unless at < 0."""
@@ -71,7 +73,7 @@ class PlainChain:
 
     def save_hidden(self, at):
         """Copy the working hidden state into the arena."""
-        for target, array in zip(self.views(at, len(self.working)), self.working, strict=True):
+        for target, array in zip(self.views(at, self.hidden_shapes), self.working, strict=True):
             target[...] = array
 
     def backward(self, step, at):
@@ -87,10 +89,12 @@ class PlainChain:
 
     def internal(self, at):
         """Return the arrays of the internal state at byte `at` of the arena."""
-        return self.views(at, len(self.cell.internal_names))
+        return tuple(self.views(at, self.internal_shapes))
 
-    def views(self, at, count):
-        """Return `count` arrays [B, H] that stand side by side at byte `at` of the arena."""
-        shape = (count, self.batch, self.cell.hidden_size)
-        nbytes = count * self.batch * self.cell.hidden_size * self.cell.dtype.itemsize
-        return tuple(self.arena[at : at + nbytes].view(self.cell.dtype).reshape(shape))
+    def views(self, at, shapes):
+        """Yield arrays of these shapes that stand side by side at byte `at` of the arena."""
+        dtype = self.cell.dtype
+        for shape in shapes:
+            end = at + prod(shape) * dtype.itemsize
+            yield self.arena[at:end].view(dtype).reshape(shape)
+            at = end

@@ -8,14 +8,15 @@ from membptt.checks import check_tokens
 def check_inputs(cell, inputs):
     """Return `inputs` as an array, or raise unless it is a window for this cell."""
     inputs = np.asarray(inputs)
-    if inputs.ndim == 2 and inputs.dtype.kind != "f":
-        check_tokens("inputs", inputs, cell.input_size)
+    if inputs.ndim == 2 and inputs.dtype.kind != "f" and len(cell.input_shape) == 1:
+        check_tokens("inputs", inputs, *cell.input_shape)
         return inputs
+    row = ", ".join(map(str, cell.input_shape))
     wanted = (
-        f"give whole numbers [steps, batch] or {cell.dtype.name} "
-        f"[steps, batch, {cell.input_size}], neither steps nor batch 0"
+        f"give whole numbers [steps, batch] or {cell.dtype.name} [steps, batch, {row}], "
+        "neither steps nor batch 0"
     )
-    if inputs.ndim != 3 or inputs.shape[2] != cell.input_size or inputs.size == 0:
+    if inputs.shape[2:] != cell.input_shape or inputs.ndim < 2 or inputs.size == 0:
         raise ValueError(f"inputs are {inputs.dtype} of shape {inputs.shape}; {wanted}")
     if inputs.dtype != cell.dtype:
         raise TypeError(f"inputs are {inputs.dtype}; {wanted}")
@@ -39,6 +40,12 @@ def check_window(cell, inputs, head, state, steps, batch):
             raise TypeError(
                 f"the head's {name} is {value.dtype}; give {cell.dtype.name}, as the cell's"
             )
+    shape = cell.hidden_shapes(batch)[0]
+    if hasattr(head, "head") and len(shape) != 2:
+        raise ValueError(
+            f"{type(head.head).__name__} reads [batch, hidden_size], the cell's "
+            f"{cell.hidden_names[0]} is {list(shape)}; give a head of your own"
+        )
     if hasattr(head, "head") and head.head.hidden_size != cell.hidden_size:
         raise ValueError(
             f"the head's hidden_size is {head.head.hidden_size}; give {cell.hidden_size}, "
@@ -48,7 +55,7 @@ def check_window(cell, inputs, head, state, steps, batch):
     if state is None:
         return cell.zero_state(batch)
     state = tuple(np.asarray(array) for array in state)
-    expected = [(batch, cell.hidden_size)] * len(cell.hidden_names)
+    expected = cell.hidden_shapes(batch)
     if [array.shape for array in state] != expected:
         raise ValueError(
             f"state has shapes {[array.shape for array in state]}; give {expected} "
@@ -79,8 +86,8 @@ def raise_not_finite(cell, inputs, head, state, step):
     for name, value in zip(cell.hidden_names, state, strict=True):
         if not np.isfinite(value).all():
             raise ValueError(f"{begin}: state {name} holds NaN or infinity; give finite numbers")
-    if inputs.ndim == 3:
-        bad = ~np.isfinite(inputs[step - 1]).all(axis=1)
+    if inputs.dtype.kind == "f":
+        bad = ~np.isfinite(inputs[step - 1]).reshape(inputs.shape[1], -1).all(axis=1)
         if bad.any():
             raise ValueError(
                 f"{begin}: inputs hold NaN or infinity at step {step}, row {bad.argmax()}; "

@@ -53,9 +53,13 @@ class Row:
         return self.difference <= TOLERANCE
 
     def __str__(self):
+        return self.line()
+
+    def line(self, width=6):
+        """Return the row as text, with `width` characters for the name."""
         where = f"{self.name}[{', '.join(map(str, self.index))}]"
         return (
-            f"{'ok  ' if self.ok else 'FAIL'} {self.name:<6} {self.shape!s:<12} "
+            f"{'ok  ' if self.ok else 'FAIL'} {self.name:<{width}} {self.shape!s:<12} "
             f"{self.checked:>6} checked, largest difference {self.difference:.1e} "
             f"at {where}: {self.gradient:+.9e} against {self.numeric:+.9e}"
         )
@@ -83,7 +87,8 @@ class GradientReport:
         return max(row.difference for row in self.rows)
 
     def __str__(self):
-        return "\n".join(str(row) for row in self.rows)
+        width = max(6, *(len(row.name) for row in self.rows))
+        return "\n".join(row.line(width) for row in self.rows)
 
 
 def check_gradients(cell, inputs=None, head=None, schedule=None, state=None, samples=None, seed=0):
@@ -119,19 +124,17 @@ def check_gradients(cell, inputs=None, head=None, schedule=None, state=None, sam
     generator = np.random.default_rng(seed)
     cell = in_double(cell)
     if inputs is None:
-        inputs = generator.standard_normal((7, 2, cell.input_size))
+        inputs = generator.standard_normal((7, 2, *cell.input_shape))
     inputs = np.asarray(inputs)
     if inputs.dtype.kind == "f":
         inputs = inputs.astype(np.float64)
     batch = inputs.shape[1]
     if head is None:
-        head = Direction(generator.standard_normal((len(inputs), batch, cell.hidden_size)))
+        head = Direction(generator.standard_normal((len(inputs), *cell.hidden_shapes(batch)[0])))
     elif hasattr(head, "head"):
         head = bound_in_double(head)
     if state is None:
-        state = tuple(
-            generator.standard_normal((batch, cell.hidden_size)) / 2 for _ in cell.hidden_names
-        )
+        state = tuple(generator.standard_normal(shape) / 2 for shape in cell.hidden_shapes(batch))
     state = tuple(np.array(array, np.float64) for array in state)
     if schedule is None:
         result = full_bptt(cell, inputs, head, state)
@@ -152,13 +155,85 @@ def check_gradients(cell, inputs=None, head=None, schedule=None, state=None, sam
     )
 
 
+def check_step(cell, x=None, state=None, seed=0):
+    """Compare one backward step with differences, term by term, in float64.
+
+    A fault in a long sequence spreads to everything before it. Here each array that leaves the
+    step is back-propagated alone, so a row such as ``c by W_x`` names the term that is wrong.
+
+    Parameters
+    ----------
+    cell : membptt.Cell
+        Not changed; its own `forward_step` and `backward_step` are called, whatever its backend.
+    x : numpy.ndarray, optional
+        [B, I] or tokens [B]; by default 2 random dense rows.
+    state : tuple of numpy.ndarray, optional
+        The state that enters the step; random by default.
+    seed : int
+        Of everything random here.
+
+    Returns
+    -------
+    GradientReport
+        A row for each array that leaves the step and each parameter or array that enters it, and
+        one for each array that `state_from_internal` derives.
+    """
+    generator = np.random.default_rng(seed)
+    cell = in_double(cell)
+    x = generator.standard_normal((2, *cell.input_shape)) if x is None else np.asarray(x)
+    if x.dtype.kind == "f":
+        x = x.astype(np.float64)
+    if state is None:
+        shapes = cell.hidden_shapes(len(x))
+        state = tuple(generator.standard_normal(shape) / 2 for shape in shapes)
+    state = tuple(np.array(array, np.float64) for array in state)
+    leaving, internal = cell.forward_step(x, state)
+    internal = tuple(np.array(array) for array in internal)
+    rows = []
+    for k, out in enumerate(cell.hidden_names):
+        direction = generator.standard_normal(leaving[k].shape)
+        dstate = tuple(direction if j == k else np.zeros_like(a) for j, a in enumerate(leaving))
+        grads = {name: np.zeros_like(value) for name, value in cell.params.items()}
+        entering = cell.backward_step(x, internal, dstate, grads)
+
+        def loss(k=k, direction=direction):
+            return float((cell.forward_step(x, state)[0][k] * direction).sum())
+
+        compared = [(name, value, grads[name]) for name, value in cell.params.items()]
+        names = (f"{name}_prev" for name in cell.hidden_names)
+        compared += zip(names, state, entering, strict=True)
+        rows += [
+            compare(f"{out} by {name}", value, gradient, loss, None, generator)
+            for name, value, gradient in compared
+        ]
+    derived = cell.state_from_internal(internal)
+    for name, mine, theirs in zip(cell.hidden_names, derived, leaving, strict=True):
+        rows.append(equal(f"{name} from internal", np.asarray(mine), theirs))
+    return GradientReport(tuple(rows))
+
+
+def equal(name, value, expected):
+    """Return the Row for an array that should be another one."""
+    differences = np.abs(value - expected)
+    worst = np.unravel_index(int(np.argmax(differences)), value.shape)
+    return Row(
+        name,
+        value.shape,
+        value.size,
+        float(differences[worst]),
+        tuple(int(i) for i in worst),
+        float(value[worst]),
+        float(expected[worst]),
+    )
+
+
 def compare(name, value, gradient, loss, samples, generator):
     """Return the Row for one parameter `value`, which is moved and put back in place."""
     chosen = np.arange(value.size)
     if samples is not None and integer("samples", samples, minimum=1) < value.size:
         chosen = np.sort(generator.choice(value.size, samples, replace=False))
     numeric = np.array([central_difference(value, at, loss) for at in chosen])
-    analytic = gradient.reshape(-1)[chosen]
+    analytic = np.asarray(gradient).reshape(-1)[chosen]
     scale = max(np.abs(analytic).max(), np.abs(numeric).max(), np.finfo(np.float64).tiny)
     differences = np.abs(analytic - numeric) / scale
     worst = int(np.argmax(np.where(np.isnan(differences), np.inf, differences)))
