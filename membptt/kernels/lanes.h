@@ -6,8 +6,11 @@
 
 #include "team.h"
 
+/* Padded, not aligned: it stands inside a Python object, which nobody aligns to a cache line. */
 typedef struct {
-    _Alignas(TEAM_LINE) atomic_long value;
+    char before[TEAM_LINE];
+    atomic_long value;
+    char after[TEAM_LINE];
 } lane_counter;
 
 static inline void lane_set(lane_counter *c, long value)
