@@ -9,7 +9,8 @@ and the forward steps are counted by the executor, the peak is what tracemalloc 
 from before the network was made until after the update, the seconds are medians of interleaved
 repeats: one update of each row, then the next round, so that a slow minute of the machine meets all
 alike. Beside the measured time stands what the cost model says: full BPTT's seconds times
-(C/T + r)/(1 + r) with r = backward time / forward time, measured here too.
+(C/T + r)/(1 + r), where r comes from a forward sweep that saves nothing, timed here too: all that
+full BPTT takes beyond it counts as backward.
 """
 
 import argparse
@@ -18,6 +19,7 @@ import json
 import statistics
 import time
 import tracemalloc
+from functools import partial
 
 import numpy as np
 
@@ -39,39 +41,32 @@ class Case:
         self.inputs = tokens[:-1]
         self.head = mb.SoftmaxHead(arguments.hidden, ALPHABET).with_targets(tokens[1:])
 
-    def executor(self, schedule):
-        """Return a function that runs one update's loss and gradients under `schedule`."""
-        executor = mb.Executor(self.cell, schedule, self.batch)
-        return lambda: executor.run(self.inputs, self.head)
-
 
 def traced_peak(arguments, schedule):
     """Return the most bytes that NumPy held from before the network was made until the end."""
     gc.collect()
     tracemalloc.start()
     case = Case(arguments)
-    case.executor(schedule)()
+    mb.Executor(case.cell, schedule, case.batch).run(case.inputs, case.head)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     return peak
 
 
-def backward_ratio(case, steps, repeats=3):
-    """Return r: the time of one backward step over the time of one forward step."""
-    size = case.cell.internal_nbytes(case.batch)
-    arena = np.zeros(size * steps, np.uint8)
+def forward_seconds(case, steps, threads, repeats):
+    """Return the median time of a forward sweep that saves nothing, by the same kernels."""
     chain = make_chain(case.cell, case.head, steps, case.batch)
-    ratios = []
+    arena = np.zeros(case.cell.internal_nbytes(case.batch), np.uint8)
+    chain.begin(case.inputs, case.head, case.cell.zero_state(case.batch), arena)
+    chain.open_team(threads)
+    seconds = []
     for _ in range(repeats):
-        chain.begin(case.inputs, case.head, case.cell.zero_state(case.batch), arena)
+        chain.restart(0)
         started = time.perf_counter()
-        for step in range(1, steps + 1):
-            chain.forward(step - 1, step, (step - 1) * size)
-        between = time.perf_counter()
-        for step in range(steps, 0, -1):
-            chain.backward(step, (step - 1) * size)
-        ratios.append((time.perf_counter() - between) / (between - started))
-    return statistics.median(ratios)
+        chain.forward(0, steps)
+        seconds.append(time.perf_counter() - started)
+    chain.close_team()
+    return statistics.median(seconds)
 
 
 def measure(arguments):
@@ -84,14 +79,16 @@ def measure(arguments):
             budget = int(full * percent / 100)
             plan = mb.schedule(arguments.steps, budget, strategy, case.cell, case.batch)
             plans.append((strategy, percent, plan))
-    runs = [case.executor(plan) for _, _, plan in plans]
+    executors = [mb.Executor(case.cell, plan, case.batch) for _, _, plan in plans]
+    runs = [partial(executor.run, case.inputs, case.head) for executor in executors]
     results = [run() for run in runs]  # the first run of each allocates
     seconds = [[] for _ in plans]
     for _ in range(arguments.repeats):
         for run, times in zip(runs, seconds, strict=True):
             times.append(run().stats.seconds)
-    ratio = backward_ratio(case, arguments.steps)
     full_seconds = statistics.median(seconds[0])
+    sweep = forward_seconds(case, arguments.steps, executors[0].threads, arguments.repeats)
+    ratio = full_seconds / sweep - 1
     rows = []
     for (strategy, percent, plan), result, times in zip(plans, results, seconds, strict=True):
         measured = statistics.median(times)
