@@ -1,4 +1,6 @@
-"""Chooses the kernels for an element size and this processor; element-wise functions for tests."""
+"""Chooses the kernels for an element size and this processor; some of them alone, for tests."""
+
+import time
 
 import numpy as np
 
@@ -49,3 +51,26 @@ cdef _elementwise(x, str isa, bint is_sigmoid):
         else:
             k.tanh_array(source, target, size)
     return y
+
+
+def product_seconds(rows, terms, columns, repeats, dtype=np.float32, isa=None):
+    """Return the seconds of one product of `rows` rows with packed weights, on one thread.
+
+    For benchmarks: the rate that everything else is compared with. The product is the one of the
+    backward step, [rows, terms] by [terms, columns], without anything around it.
+    """
+    dtype = np.dtype(dtype)
+    cdef const membptt_kernels *k = select(dtype.itemsize, isa)
+    cdef long width = k.width, _, r = rows, blocks = -(-terms // width), N = columns
+    cdef long panels = -(-columns // width), count = repeats
+    d = np.ones((blocks, r, width), dtype)
+    packed = np.ones((panels, blocks * width, width), dtype)
+    out = np.zeros((r, N), dtype)
+    cdef const void *d_data = <const void *><size_t>d.ctypes.data
+    cdef const void *packed_data = <const void *><size_t>packed.ctypes.data
+    cdef void *out_data = <void *><size_t>out.ctypes.data
+    started = time.perf_counter()
+    with nogil:
+        for _ in range(count):
+            k.product_back(d_data, packed_data, out_data, r, blocks, 1, N, r, 0, False, 0, panels)
+    return (time.perf_counter() - started) / repeats

@@ -60,3 +60,9 @@ def test_clones_that_fuse_agree_to_the_bit(name, dtype):
 def test_unknown_instruction_set_is_named():
     with pytest.raises(ValueError, match="isa is 'mmx'; this processor has"):
         _kernels.tanh(np.zeros(3, np.float32), "mmx")
+
+
+def test_the_benchmark_of_the_product_runs_every_set():
+    for isa in _kernels.available():
+        for dtype in (np.float32, np.float64):
+            assert _kernels.product_seconds(3, 33, 5, 2, dtype, isa) > 0
