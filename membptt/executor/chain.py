@@ -1,6 +1,6 @@
 """Chooses the chain for a cell: compiled or plain."""
 
-from membptt import cells
+import membptt.cells as cells
 from membptt.executor.plain import PlainChain
 from membptt.kernels._chain import LSTMChain, RNNChain
 

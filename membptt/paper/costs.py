@@ -225,7 +225,7 @@ def equal_memory_length(budget=60):
                 for steps in LENGTHS
             ],
         ]
-        for name in (*PAPERS, "optimal")
+        for name in (*PAPERS, "optimal", "disk")
     }
 
 

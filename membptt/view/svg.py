@@ -17,6 +17,7 @@ from membptt.schedules.actions import (
     AdvanceSaveHidden,
     AdvanceSaveInternal,
     Backward,
+    Fetch,
     Restore,
 )
 from membptt.view.text import summary
@@ -90,7 +91,7 @@ class _Drawing:
             match action:
                 case Advance() | AdvanceSaveHidden() | AdvanceSaveInternal():
                     self._run(action)
-                case Restore(step):
+                case Restore(step) | Fetch(step):
                     self._ring(step)
                 case Backward(step):
                     self._arrow(step)

@@ -3,6 +3,8 @@
 // A Track is a schedule with all that follows from its actions; a Panel draws a track.
 (() => {
 const ADVANCE = 0, SAVE_HIDDEN = 1, SAVE_INTERNAL = 2, RESTORE = 3, BACKWARD = 4, FREE = 5;
+const STORE = 6, PREFETCH = 7, FETCH = 8, DROP = 9;  // hidden states on disk
+const HIDDEN = "hidden", INTERNAL = "internal", DISK = "disk";
 const data = JSON.parse(document.getElementById("data").textContent);
 const T = data.steps;
 const at = id => document.getElementById(id);
@@ -14,7 +16,8 @@ const ordinal = n => ["", "first", "second", "third"][n] ??
 const times = n => n === 1 ? "once" : n === 2 ? "twice" : `${n} times`;
 const stepsWords = (from, to) => from === to ? `step ${from}` : `steps ${from}–${to}`;
 const capital = text => text[0].toUpperCase() + text.slice(1);
-const stateName = (position, internal) => internal ? `[${position}]` : `h${position}`;
+const stateName = (position, kind) => kind === INTERNAL ? `[${position}]`
+  : `h${position}` + (kind === DISK ? " on disk" : "");
 const plural = n => n === 1 ? "1 unit" : `${n} units`;
 
 function amount(size) {
@@ -32,10 +35,11 @@ function share(used, budget) {
 // ---- a schedule, and what follows from it -------------------------------------------------------
 
 class Track {
-  constructor(name, budget, stacked, flat, width) {
+  constructor({name, budget, stacked, buffers}, flat, width) {
     this.name = name;
     this.budget = budget;
     this.stacked = stacked;
+    this.buffers = buffers;
     const n = this.length = flat.length / width;
     this.code = new Uint8Array(n);
     this.start = new Int32Array(n);
@@ -59,7 +63,20 @@ class Track {
     this.counts = new Int32Array(T + 1);
     this.states = [];                    // everything that is saved, from when to when
     const saved = new Map();
-    let used = 0, working = 0, next = T;
+    let used = this.buffers * data.hidden, working = 0, next = T;
+    const save = (i, position, kind, size) => {
+      const state = {position, kind, saved: i, freed: n, size, uses: 0};
+      this.states.push(state);
+      saved.set(stateName(position, kind), state);
+      used += size;
+    };
+    const free = (i, name) => {
+      const state = saved.get(name);
+      if (!state) return;
+      state.freed = i;
+      used -= state.size;
+      saved.delete(name);
+    };
     for (let i = 0; i < n; i++) {
       const code = this.code[i], start = this.start[i], stop = this.stop[i];
       this.from[i] = working;
@@ -69,28 +86,19 @@ class Track {
         ticks = stop - start;
         for (let step = start + 1; step <= stop; step++) this.counts[step]++;
         working = stop;
-        if (code !== ADVANCE) {
-          const internal = code === SAVE_INTERNAL, size = internal ? data.internal : data.hidden;
-          const state = {position: stop, internal, saved: i, freed: n, size, uses: 0};
-          this.states.push(state);
-          saved.set(stateName(stop, internal), state);
-          used += size;
-        }
-      } else if (code === RESTORE) {
+        if (code === SAVE_HIDDEN) save(i, stop, HIDDEN, data.hidden);
+        else if (code === SAVE_INTERNAL) save(i, stop, INTERNAL, data.internal);
+      } else if (code === RESTORE || code === FETCH) {
         working = start;
-        const giver = saved.get(`h${start}`) ?? saved.get(`[${start}]`) ?? saved.get(`[${start + 1}]`);
+        const giver = [`h${start}`, `[${start}]`, `[${start + 1}]`, `h${start} on disk`]
+          .map(name => saved.get(name)).find(Boolean);
         if (giver) giver.uses++;
       } else if (code === BACKWARD) {
         ticks = 1;
         next = start - 1;
-      } else {
-        const name = stateName(start, stop === 1), state = saved.get(name);
-        if (state) {
-          state.freed = i;
-          used -= state.size;
-          saved.delete(name);
-        }
-      }
+      } else if (code === FREE) free(i, stateName(start, stop === 1 ? INTERNAL : HIDDEN));
+      else if (code === STORE) save(i, start, DISK, 0);
+      else if (code === DROP) free(i, `h${start} on disk`);
       this.begin[i + 1] = this.begin[i] + ticks;
       this.used[i] = used;
     }
@@ -153,7 +161,11 @@ class Track {
       case SAVE_INTERNAL: return `run ${stepsWords(start + 1, stop)}, save [${stop}]`;
       case RESTORE: return `go back to h${start}`;
       case BACKWARD: return `backward of step ${start}`;
-      default: return `free ${stateName(start, stop === 1)}`;
+      case STORE: return `store h${start} on disk`;
+      case PREFETCH: return `begin to read h${start}`;
+      case FETCH: return `go back to h${start} from disk`;
+      case DROP: return `drop h${start}`;
+      default: return `free ${stateName(start, stop === 1 ? INTERNAL : HIDDEN)}`;
     }
   }
 
@@ -163,6 +175,7 @@ class Track {
       case RESTORE: return this.explainRestore(i);
       case BACKWARD: return this.explainBackward(i);
       case FREE: return this.explainFree(i);
+      case STORE: case PREFETCH: case FETCH: case DROP: return this.explainTransfer(i);
     }
     const start = this.start[i], stop = this.stop[i];
     step ??= stop;
@@ -210,12 +223,25 @@ class Track {
     const step = this.start[i];
     let giver = null;
     for (const state of this.savedAfter(i))
-      if (state.position === step || (state.internal && state.position === step + 1)) giver = state;
+      if (state.position === step || (state.kind === INTERNAL && state.position === step + 1)) giver = state;
     const source = !giver ? "the initial state, which the caller holds at no cost"
-      : !giver.internal ? `saved by action ${giver.saved}`
+      : giver.kind !== INTERNAL ? `saved by action ${giver.saved}`
       : giver.position === step ? `derived from the internal state [${step}], without a matrix product`
       : `which entered step ${step + 1} and stands in its internal state [${step + 1}]`;
     return `Back to h${step}: ${source}. The next step to be back-propagated is ${this.next[i]}.`;
+  }
+
+  explainTransfer(i) {
+    const step = this.start[i];
+    switch (this.code[i]) {
+      case STORE: return `h${step} goes to disk by one of ${this.buffers} buffers, while the run goes on: ` +
+        `the steps after it will start from it again.`;
+      case PREFETCH: return `h${step} is read from disk into a buffer in the background, since the steps ` +
+        `after it come after those that are under way.`;
+      case FETCH: return `Back to h${step}, which came from disk; the run waits here if it is not there yet. ` +
+        `The next step to be back-propagated is ${this.next[i]}.`;
+      default: return `The buffer of h${step} is given back: all steps after it are back-propagated.`;
+    }
   }
 
   explainBackward(i) {
@@ -241,9 +267,11 @@ class Track {
   }
 
   explainState(state) {
-    const kind = state.internal ? "internal" : "hidden";
     const uses = state.uses ? ` The run goes back to it ${times(state.uses)}.` : "";
-    return `The ${kind} state ${stateName(state.position, state.internal)}, ${amount(state.size)}, saved ` +
+    if (state.kind === DISK)
+      return `The hidden state h${state.position} on disk, stored by action ${state.saved}, dropped by ` +
+        `action ${state.freed}.${uses}`;
+    return `The ${state.kind} state ${stateName(state.position, state.kind)}, ${amount(state.size)}, saved ` +
       `by action ${state.saved}, given back by action ${state.freed}.${uses}`;
   }
 }
@@ -255,7 +283,7 @@ let colours = {};
 
 function readColours() {
   const style = getComputedStyle(document.documentElement);
-  for (const name of ["ground", "ink", "faint", "soft", "hidden", "internal", "backward", "now", "wrong"])
+  for (const name of ["ground", "ink", "faint", "soft", "hidden", "internal", "disk", "backward", "now", "wrong"])
     colours[name] = style.getPropertyValue(`--${name}`).trim();
 }
 
@@ -361,16 +389,18 @@ class Panel {
   paintStates(context) {
     const row = Math.abs(this.y(1) - this.y(0));
     const hidden = Math.max(1, Math.min(6, row * 0.3));
-    for (const internal of [true, false]) {
-      context.fillStyle = internal ? colours.internal : colours.hidden;
-      context.globalAlpha = internal ? 0.28 : 0.6;
+    for (const kind of [INTERNAL, HIDDEN, DISK]) {
+      context.fillStyle = colours[kind];
+      context.globalAlpha = kind === INTERNAL ? 0.28 : 0.6;
       context.beginPath();
       for (const state of this.track.states) {
-        if (state.internal !== internal || state.end < view.x0 || state.begin > view.x1) continue;
+        if (state.kind !== kind || state.end < view.x0 || state.begin > view.x1) continue;
         const x = this.x(state.begin), y = this.y(state.position);
         const width = Math.max(1, this.x(state.end) - x);
-        if (internal) context.rect(x, y + row * 0.08, width, Math.max(1, row * 0.84));
-        else context.rect(x, y - hidden / 2, width, hidden);
+        if (kind === INTERNAL) context.rect(x, y + row * 0.08, width, Math.max(1, row * 0.84));
+        else if (kind === HIDDEN) context.rect(x, y - hidden / 2, width, hidden);
+        else for (let dash = x; dash < x + width; dash += 8)
+          context.rect(dash, y - hidden / 2, Math.min(5, x + width - dash), hidden);
       }
       context.fill();
     }
@@ -389,7 +419,7 @@ class Panel {
       } else if (code === BACKWARD) {
         backward.moveTo(x, this.y(start));
         backward.lineTo(x + tick, this.y(start - 1));
-      } else if (code === RESTORE && tick >= 1) {
+      } else if ((code === RESTORE || code === FETCH) && tick >= 1) {
         const y = this.y(start);
         restore.moveTo(x, this.y(track.from[i]));
         restore.lineTo(x, y);
@@ -463,7 +493,7 @@ class Panel {
   steps(track, y, closed) {
     const path = new Path2D();
     let i = track.actionAt(Math.max(0, view.x0)), column = -Infinity, peak = 0;
-    let level = i > 0 ? track.used[i - 1] : 0;
+    let level = i > 0 ? track.used[i - 1] : track.buffers * data.hidden;
     path.moveTo(LEFT - 5, closed ? this.floor : y(level));
     path.lineTo(LEFT - 5, y(level));
     for (; i < track.length && track.begin[i] <= view.x1; i++) {
@@ -518,17 +548,17 @@ class Panel {
     context.lineCap = "round";
     if (code <= SAVE_INTERNAL) line(context, x, this.y(start), end, this.y(track.stop[i]));
     else if (code === BACKWARD) line(context, x, this.y(start), end, this.y(start - 1));
-    else if (code === RESTORE) line(context, x, this.y(track.from[i]), x, this.y(start));
+    else if (code === RESTORE || code === FETCH) line(context, x, this.y(track.from[i]), x, this.y(start));
     context.lineCap = "butt";
     let position = null;
     if (code === SAVE_HIDDEN || code === SAVE_INTERNAL) position = track.stop[i];
-    else if (code === RESTORE || code === FREE) position = start;
+    else if (code !== ADVANCE && code !== BACKWARD) position = start;
     if (position === null) return;
     const internal = code === SAVE_INTERNAL || (code === FREE && track.stop[i] === 1);
     context.beginPath();
     if (internal) context.rect(end - 5, this.y(position - 0.5) - 5, 10, 10);
     else context.arc(end, this.y(position), 5, 0, 7);
-    if (code === FREE) {
+    if (code === FREE || code === DROP) {
       context.lineWidth = 2;
       context.stroke();
     } else context.fill();
@@ -588,7 +618,7 @@ class Panel {
     if (Math.abs(position - line) > reach)
       for (const one of track.states)
         if (one.begin <= tick && tick < one.end &&
-            (one.internal ? one.position - 1 <= position && position <= one.position
+            (one.kind === INTERNAL ? one.position - 1 <= position && position <= one.position
               : Math.abs(one.position - position) < reach)) state = one;
     hover = {panel: this, action: state ? null : action, step, state};
     if (click) {
@@ -741,8 +771,8 @@ function tellSaved(track, index) {
   const saved = track.savedAfter(index), most = 16;
   const names = saved.slice(-most).map(state => {
     const name = document.createElement("b");
-    name.className = state.internal ? "internal" : "hidden";
-    name.textContent = stateName(state.position, state.internal);
+    name.className = state.kind;
+    name.textContent = stateName(state.position, state.kind);
     return name;
   });
   const line = at("saved");
@@ -786,9 +816,9 @@ document.addEventListener("keydown", event => {
 });
 
 data.schedules.forEach((planned, number) => {
-  const track = new Track(planned.name, planned.budget, planned.stacked, planned.actions, 3);
+  const track = new Track(planned, planned.actions, 3);
   const executed = number === 0 && data.executed
-    ? new Track(planned.name, planned.budget, planned.stacked, data.executed, 4) : null;
+    ? new Track(planned, data.executed, 4) : null;
   panels.push(new Panel(track, executed, number));
 });
 at("panels").classList.toggle("several", panels.length > 1);
@@ -798,6 +828,7 @@ if (data.executed) {
     '<path class="run" d="M3 12L23 2"/></svg>planned (broad) and executed (narrow)';
   at("legend").prepend(item);
 }
+at("on-disk").hidden = !panels.some(panel => panel.track.buffers);
 at("first").onclick = () => moveBy(-Infinity);
 at("back").onclick = () => moveBy(-1);
 at("next").onclick = () => moveBy(1);

@@ -17,7 +17,13 @@ from importlib import resources
 import numpy as np
 
 from membptt.memory import format_bytes
-from membptt.schedules.actions import FREE, from_row
+from membptt.schedules.actions import (
+    BACKWARD,
+    FREE,
+    SAVE_HIDDEN,
+    SAVE_INTERNAL,
+    from_row,
+)
 from membptt.view.svg import draw
 from membptt.view.text import headings, lines, summary, words
 
@@ -167,11 +173,12 @@ def compare(schedule, trace):
 
 def in_use(schedule, rows):
     """Return the memory in use after each action, int64 [actions], in the schedule's unit."""
-    sizes = np.array([0, schedule.hidden, schedule.internal, 0, 0, 0], np.int64)
-    change = sizes[rows[:, 0]]
+    change = np.zeros(len(rows), np.int64)
+    change[rows[:, 0] == SAVE_HIDDEN] = schedule.hidden
+    change[rows[:, 0] == SAVE_INTERNAL] = schedule.internal
     freed = rows[:, 0] == FREE
     change[freed] = -np.where(rows[freed, 2] == 1, schedule.internal, schedule.hidden)
-    return np.cumsum(change)
+    return schedule.buffers * schedule.hidden + np.cumsum(change)
 
 
 def check(schedules):
@@ -263,6 +270,7 @@ def data(schedules, trace):
             "name": schedule.strategy,
             "budget": schedule.budget,
             "stacked": schedule.lanes == 1,
+            "buffers": schedule.buffers,
             "actions": np.concatenate(list(schedule.codes())).ravel().tolist(),
         }
         for schedule in schedules
@@ -280,7 +288,7 @@ def data(schedules, trace):
 
 def _lanes(rows):
     """Return the rows of the lane that runs ahead, and of the one that back-propagates."""
-    behind = (rows[:, 0] == 4) | ((rows[:, 0] == FREE) & (rows[:, 2] == 1))
+    behind = (rows[:, 0] == BACKWARD) | ((rows[:, 0] == FREE) & (rows[:, 2] == 1))
     return rows[~behind], rows[behind]
 
 

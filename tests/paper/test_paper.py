@@ -74,7 +74,9 @@ def test_no_line_of_a_strategy_goes_below_the_optimum(numbers):
     for name in ("equal-memory", "equal-memory-length"):
         lines = numbers["figures"][name]
         optimal = np.array(lines["optimal"][1], float)
-        for _, costs in lines.values():
+        for strategy, (_, costs) in lines.items():
+            if strategy == "disk":  # has memory that no budget counts
+                continue
             assert not (np.array(costs, float) < optimal - 1e-12).any()
 
 

@@ -32,13 +32,34 @@ def chromium(tmp_path_factory):
         "--disable-gpu",
         "--disable-dev-shm-usage",
         "--disable-background-networking",
+        "--disable-extensions",
+        "--disable-sync",
+        "--no-first-run",
         f"--user-data-dir={tmp_path_factory.mktemp('profile')}",
     ):
         options.add_argument(argument)
     options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    driver = selenium.webdriver.Chrome(options=options, service=Service(paths["chromedriver"]))
+    driver = start(
+        lambda: selenium.webdriver.Chrome(options=options, service=Service(paths["chromedriver"]))
+    )
     yield driver
     driver.quit()
+
+
+def start(make, tries=3):
+    """Return a browser that has opened a page; on a busy machine one may never begin to."""
+    from selenium.common.exceptions import WebDriverException
+
+    for left in range(tries, 0, -1):
+        driver = make()
+        try:
+            driver.set_page_load_timeout(30)
+            driver.get("about:blank")
+            return driver
+        except WebDriverException:
+            driver.quit()
+            if left == 1:
+                raise
 
 
 class Page:
@@ -295,6 +316,19 @@ def test_ten_thousand_steps_are_quick(shown, keys):
         opened.of("#in").click()
     opened.of("#step").send_keys("7000", keys.ENTER)
     assert "tep 7000" in opened.words
+
+
+def test_states_on_disk(shown, keys):
+    made = schedule(30, Units(12, 3), "disk")
+    opened = shown(made)
+    assert "a hidden state on disk" in opened.text("#legend")
+    seen = ""
+    for _ in range(len(made)):
+        seen += opened.words
+        opened.press(keys.RIGHT)
+    for words in ("goes to disk by one of 2 buffers", "is read from disk", "which came from disk"):
+        assert words in seen
+    assert "on disk" not in shown(ten()).text("#legend")
 
 
 @pytest.mark.parametrize("strategy", ["full", "lookahead", "uniform", "hsm", "msm"])

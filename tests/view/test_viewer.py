@@ -40,7 +40,7 @@ def test_one_file_that_asks_for_nothing_else():
     assert "22</td>" in text and "backward of step 10" in text and "<svg xmlns" in text
 
 
-@pytest.mark.parametrize("strategy", ["full", "hsm", "ism", "msm", "optimal", "lookahead"])
+@pytest.mark.parametrize("strategy", ["full", "hsm", "ism", "msm", "optimal", "lookahead", "disk"])
 def test_the_page_gets_every_action(strategy):
     made = schedule(12, Units(40, 3), strategy)
     (planned,) = data(page(made))["schedules"]
@@ -64,8 +64,9 @@ def test_refusals():
         page(schedule(4, Units(3, 3)), trace=np.zeros((3, 4)))
 
 
-def test_memory_in_use_is_the_replay_machines():
-    made = schedule(30, Units(9, 3))
+@pytest.mark.parametrize("strategy", ["optimal", "disk"])
+def test_memory_in_use_is_the_replay_machines(strategy):
+    made = schedule(30, Units(9, 3), strategy)
     machine = made.machine()
     expected = []
     for action in made:
@@ -76,7 +77,8 @@ def test_memory_in_use_is_the_replay_machines():
 
 @pytest.mark.parametrize("backend", ["numpy", "cython"])
 @pytest.mark.parametrize(
-    ("strategy", "units"), [("full", 30), ("hsm", 6), ("ism", 6), ("msm", 6), ("optimal", 6)]
+    ("strategy", "units"),
+    [("full", 30), ("hsm", 6), ("ism", 6), ("msm", 6), ("optimal", 6), ("disk", 9)],
 )
 def test_planned_and_executed_are_the_same(recorded, strategy, units, backend):
     planned, trace = recorded(strategy, units, backend)
