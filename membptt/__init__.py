@@ -29,7 +29,7 @@ if importlib.util.find_spec("membptt.kernels._kernels") is None:
 
 from membptt._version import __version__
 from membptt.cells import LSTM, RNN, Cell, Custom
-from membptt.executor import Executor, Result, Stats, bptt, disk_schedule
+from membptt.executor import Executor, Result, Stats, bptt, bptt_stream, disk_schedule
 from membptt.memory import Units, parse_bytes
 from membptt.oracle.differences import check_gradients, check_step
 from membptt.oracle.full import full_bptt
@@ -54,6 +54,7 @@ __all__ = [
     "Units",
     "__version__",
     "bptt",
+    "bptt_stream",
     "check_gradients",
     "check_step",
     "disk_schedule",

@@ -178,7 +178,7 @@ cdef int64_t run_end(const int64_t[:, ::1] rows, int64_t i) noexcept nogil:
 
 
 def run(chunks, Chain chain, hidden_nbytes, internal_nbytes, record=False, Spill spill=None,
-        reserved=0):
+        reserved=0, saved=()):
     """Execute all rows.
 
     Parameters
@@ -195,6 +195,8 @@ def run(chunks, Chain chain, hidden_nbytes, internal_nbytes, record=False, Spill
         Slow storage, for the schedules that use it.
     reserved : int
         Bytes at the arena's end that belong to it.
+    saved : sequence of int
+        Steps whose hidden states stand in the arena already, side by side from its beginning.
 
     Returns
     -------
@@ -215,6 +217,9 @@ def run(chunks, Chain chain, hidden_nbytes, internal_nbytes, record=False, Spill
     cdef int64_t i, behind, count, done = 0, taken = reserved
     cdef int fault
     traces = []
+    for step in saved:
+        if machine.push(HIDDEN, step) < 0:
+            raise MemoryError(f"the saved states of steps {saved} end beyond the arena")
     for chunk in chunks:
         rows = chunk
         count = rows.shape[0]

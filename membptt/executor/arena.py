@@ -122,3 +122,63 @@ class SlotArena(Arena):
             self.hidden_used = at
         self.stack.remove((kind, step, at))
         self.used -= self.sizes[kind]
+
+
+class HiddenSlots(Arena):
+    """An arena for streams: hidden states in slots of one size, given back in any order.
+
+    Beside the slots there is room for one internal state. While the stream runs there is none; when
+    it has ended, `stacked` gives the arena as a stack that goes on from there.
+    """
+
+    def clear(self):
+        """Forget every state."""
+        super().clear()
+        hidden, internal = self.sizes
+        count = max(0, (len(self.buffer) - internal) // hidden)
+        self.free = [slot * hidden for slot in reversed(range(count))]
+
+    def push(self, kind, step):
+        """Reserve a slot for a hidden state and return its offset; see `Arena.push`."""
+        if kind == INTERNAL or not self.free:
+            raise MemoryError(f"no slot is free for the state of step {step}")
+        at = self.free.pop()
+        self.stack.append((kind, step, at))
+        self.used += self.sizes[kind]
+        self.peak = max(self.peak, self.used)
+        return at
+
+    def find(self, kind, step):
+        """Return the offset of this state, wherever it is."""
+        return next((at for *state, at in self.stack if state == [kind, step]), None)
+
+    def pop(self, kind, step):
+        """Give this state back."""
+        at = self.find(kind, step)
+        if at is None:
+            raise LookupError(f"the state of step {step} is not saved")
+        self.stack.remove((kind, step, at))
+        self.free.append(at)
+        self.used -= self.sizes[kind]
+
+    def stacked(self):
+        """Return an `Arena` over the same buffer, the states side by side in the order of steps.
+
+        They change places in pairs, through a copy of one state.
+        """
+        size = self.sizes[HIDDEN]
+        places = {step: at for _, step, at in self.stack}
+        owners = {at: step for step, at in places.items()}
+        arena = Arena(0, *self.sizes)
+        arena.buffer = self.buffer
+        for step in sorted(places):
+            here, target = places[step], arena.push(HIDDEN, step)
+            if here == target:
+                continue
+            kept = self.buffer[target : target + size].copy()
+            self.buffer[target : target + size] = self.buffer[here : here + size]
+            self.buffer[here : here + size] = kept
+            other = owners.pop(target, None)
+            if other is not None:
+                places[other], owners[here] = here, other
+        return arena

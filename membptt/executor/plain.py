@@ -48,6 +48,15 @@ class PlainChain:
             name: np.zeros_like(value) for name, value in (self.cell.params | bound.params).items()
         }
 
+    def extend(self, inputs):
+        """Go on with more steps: `inputs` holds those of before too."""
+        self.inputs = inputs
+        self.steps = len(inputs)
+
+    def end(self, bound):
+        """Learn the targets of all steps, before the first backward."""
+        self.bound = bound
+
     def finish(self):
         """Return loss, first step whose loss is not finite or 0, gradients, state, its gradient."""
         return self.loss, self.first_bad_step, self.grads, self.last, self.dstate

@@ -70,7 +70,7 @@ cdef class Chain:
         if bound.kernel is None:
             self.head = PythonHead(batch, H, self.dtype)
         else:
-            self.head = CompiledHead(room, bound, steps, batch, H, isa)
+            self.head = CompiledHead(room, bound, batch, H, isa)
 
     def open_team(self, int members):
         """Start the threads of one run; fewer where the system gives fewer."""
@@ -135,6 +135,19 @@ cdef class Chain:
         self.arena = <char *>address(arena)
         self.head.begin(bound)
         self._restart(INITIAL, 0)
+
+    def extend(self, inputs):
+        """Go on with more steps: `inputs` holds those of before too, as they were in `begin`."""
+        self.steps = self.horizon = inputs.shape[0]
+        if self.tokens is not None:
+            self.tokens = Integers(inputs)
+        else:
+            self.dense_array = np.ascontiguousarray(inputs)
+            self.dense = <const char *>address(self.dense_array)
+
+    def end(self, bound):
+        """Learn the targets of all steps, before the first backward."""
+        self.head.begin(bound)
 
     def finish(self):
         """Return loss, first step whose loss is not finite or 0, gradients, state, its gradient."""

@@ -47,12 +47,11 @@ cdef class Head:
 cdef class CompiledHead(Head):
     """Softmax cross-entropy, or the squared error, on an output layer."""
 
-    def __init__(self, Room room, bound, long steps, long batch, long hidden_size, isa):
+    def __init__(self, Room room, bound, long batch, long hidden_size, isa):
         cdef long itemsize = bound.params["W_y"].itemsize
         self.k = select(itemsize, isa)
         cdef long width = self.k.width
         cdef long hidden_panels = (hidden_size + width - 1) // width
-        self.steps = steps
         self.batch = batch
         self.hidden_size = hidden_size
         self.outputs = bound.params["b_y"].size
@@ -83,6 +82,7 @@ cdef class CompiledHead(Head):
         memset(self.sums, 0, self.panels * self.hidden_size * k.width * sizeof(double))
         memset(self.bias_sums, 0, self.panels * k.width * sizeof(double))
         self.scale = bound.scale
+        self.steps = len(bound.targets)
         if bound.kernel == "softmax":
             self.classes = Integers(bound.targets)
         else:
