@@ -10,6 +10,7 @@ ORDER = [
     "_version",
     "checks",
     "memory",
+    "files",
     "cells",
     "kernels",
     "solver",

@@ -7,6 +7,7 @@ from math import isnan
 from membptt.checks import DTYPES
 from membptt.cli.values import real, whole
 from membptt.executor.measure import measure, plan_in_seconds, run_seconds
+from membptt.files import replacing
 from membptt.kernels.threads import useful_threads
 from membptt.memory import Units
 from membptt.oracle.proof import MOST_STEPS, prove
@@ -129,7 +130,7 @@ def write_html(args, planned):
         )
     others = [beside(planned, name, args) for name in args.compare]
     text = draw(planned) if args.html.endswith(".svg") else page(planned, others)
-    with open(args.html, "w", encoding="utf-8") as file:
+    with replacing(args.html) as file:
         file.write(text)
 
 

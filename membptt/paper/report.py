@@ -4,6 +4,7 @@ import json
 from html import escape
 from pathlib import Path
 
+from membptt.files import replacing
 from membptt.memory import Units, format_bytes
 from membptt.paper.costs import ALPHA, STEPS
 from membptt.schedules import schedule
@@ -120,7 +121,8 @@ def write_report(folder, numbers):
     files["report.html"] = html(numbers, drawings)
     files["numbers.json"] = json.dumps(numbers, indent=1, ensure_ascii=False) + "\n"
     for name, text in files.items():
-        (folder / name).write_text(text, encoding="utf-8")
+        with replacing(folder / name) as file:
+            file.write(text)
     return sorted(files)
 
 

@@ -6,6 +6,7 @@ from functools import cached_property
 import numpy as np
 
 from membptt.checks import integer
+from membptt.files import replacing
 from membptt.memory import Units, parse_bytes
 from membptt.schedules._emit import Emitter, Meter
 from membptt.schedules.actions import from_row
@@ -238,7 +239,7 @@ class Schedule:
         head = {"format": FORMAT} | {name: getattr(self, name) for name in HEAD}
         if self.intervals is not None:
             head["interval"] = self.intervals.interval
-        with open(path, "w", encoding="utf-8") as file:
+        with replacing(path) as file:
             file.write(json.dumps(head)[:-1] + ', "actions": [\n')
             separator = ""
             for chunk in self.codes():

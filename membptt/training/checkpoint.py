@@ -1,11 +1,10 @@
 """Checkpoints: one .npz file with all that training goes on from.
 
 A file holds the arrays, the settings as JSON, the format's version, and a SHA-256 over all of that.
-It is written beside its place and moved there in one step, so that a crash or a full disk leaves
-the file of before. It is read without pickle: a file cannot run code.
+It is written beside its place and moved there in one step (membptt.files): a crash or a full disk
+leaves the file of before. It is read without pickle: a file cannot run code.
 """
 
-import contextlib
 import hashlib
 import json
 import os
@@ -15,6 +14,8 @@ import zlib
 from pathlib import Path
 
 import numpy as np
+
+from membptt.files import beside, replacing
 
 FORMAT = 1
 
@@ -49,22 +50,11 @@ def save_checkpoint(path, settings, arrays):
     OSError
         If it cannot be written; the file of before is still there then.
     """
-    path = Path(os.path.realpath(path))  # a link stays a link
     text = json.dumps(settings, sort_keys=True).encode()
     content = arrays | {"settings": np.frombuffer(text, np.uint8), "format": np.array(FORMAT)}
     content["sha256"] = np.frombuffer(digest(content), np.uint8)
-    temporary = beside(path)
-    try:
-        with open(temporary, "xb") as file:
-            np.savez(file, **content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except BaseException:
-        with contextlib.suppress(FileNotFoundError):
-            temporary.unlink()
-        raise
-    sync_directory(path.parent)
+    with replacing(path, "wb") as file:
+        np.savez(file, **content)
 
 
 def load_checkpoint(path):
@@ -120,11 +110,6 @@ def check_writable(path):
         ) from None
 
 
-def beside(path):
-    """Return a new name in the same folder."""
-    return path.with_name(f".{path.name}.{os.urandom(4).hex()}.part")
-
-
 def digest(content):
     """Return the SHA-256 over names, types, shapes and bytes, sorted by name."""
     found = hashlib.sha256()
@@ -133,12 +118,3 @@ def digest(content):
         found.update(f"{name} {value.dtype.str} {value.shape}\n".encode())
         found.update(value.tobytes())
     return found.digest()
-
-
-def sync_directory(path):
-    """Make the directory's entries outlast a crash."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

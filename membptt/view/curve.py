@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from membptt.files import replacing
 from membptt.memory import format_bytes
 from membptt.view.chart import Axis, chart
 
@@ -49,7 +50,7 @@ def save_curve(curve, path, backward_ratio=2.0):
         If a PNG is asked for and matplotlib is not installed.
     """
     if not str(path).endswith(".png"):
-        with open(path, "w", encoding="utf-8") as file:
+        with replacing(path) as file:
             file.write(draw_curve(curve, backward_ratio))
         return
     try:
@@ -72,7 +73,8 @@ def save_curve(curve, path, backward_ratio=2.0):
         title=f"{curve.steps} steps",
     )
     axes.legend()
-    figure.savefig(path)
+    with replacing(path, "wb") as file:
+        figure.savefig(file, format="png")
 
 
 def _amount(memory, unit):

@@ -16,6 +16,7 @@ from importlib import resources
 
 import numpy as np
 
+from membptt.files import replacing
 from membptt.memory import format_bytes
 from membptt.schedules.actions import (
     BACKWARD,
@@ -83,7 +84,7 @@ def save_page(path, schedule, others=(), trace=None):
         save_page("run.html", schedule, trace=result.trace)
     """
     text = page(schedule, others, trace)
-    with open(path, "w", encoding="utf-8") as file:
+    with replacing(path) as file:
         file.write(text)
 
 

@@ -5,6 +5,7 @@ import os
 import numpy as np
 import pytest
 
+from membptt import files
 from membptt.training import checkpoint
 from membptt.training.checkpoint import check_writable, load_checkpoint, save_checkpoint
 from membptt.training.corpus import Corpus
@@ -118,7 +119,7 @@ def test_a_failed_save_leaves_the_file_of_before(path, monkeypatch, fault, call)
     def fail(*_):
         raise fault
 
-    monkeypatch.setattr(checkpoint.os, call, fail)
+    monkeypatch.setattr(files.os, call, fail)
     with pytest.raises(type(fault)):
         save_checkpoint(path, {}, {})
     assert path.read_bytes() == before

@@ -1,0 +1,71 @@
+"""Files that are whole or not there: written beside their place, and moved there in one step.
+
+A crash, a full disk or a Ctrl-C leaves the file of before.
+"""
+
+import contextlib
+import os
+import shutil
+from pathlib import Path
+
+
+@contextlib.contextmanager
+def replacing(path, mode="w"):
+    """Open a new file that takes the place of `path` when the block ends without an exception.
+
+    Parameters
+    ----------
+    path : str or path
+        An older file is replaced and its permissions are kept; a link stays a link. What is no
+        file, such as a terminal or a pipe, is written to as it is.
+    mode : {"w", "wb"}
+        Text is UTF-8.
+
+    Yields
+    ------
+    file
+        Open for writing.
+
+    Raises
+    ------
+    OSError
+        If it cannot be written; the file of before is still there then.
+    """
+    place = Path(os.path.realpath(path))
+    encoding = None if "b" in mode else "utf-8"
+    if place.exists() and not place.is_file():  # a folder is refused by open
+        with open(path, mode, encoding=encoding) as file:
+            yield file
+        return
+    temporary = beside(place)
+    try:
+        file = open(temporary, mode.replace("w", "x"), encoding=encoding)
+    except OSError as error:  # name the user's path, not the temporary one
+        raise type(error)(error.errno, error.strerror, str(path)) from None
+    try:
+        with file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        if place.exists():
+            shutil.copymode(place, temporary)
+        os.replace(temporary, place)
+    except BaseException:
+        with contextlib.suppress(FileNotFoundError):
+            temporary.unlink()
+        raise
+    sync_directory(place.parent)
+
+
+def beside(path):
+    """Return a new name in the same folder."""
+    return path.with_name(f".{path.name}.{os.urandom(4).hex()}.part")
+
+
+def sync_directory(path):
+    """Make the directory's entries outlast a crash."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
