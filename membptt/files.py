@@ -33,7 +33,8 @@ def replacing(path, mode="w"):
     """
     place = Path(os.path.realpath(path))
     encoding = None if "b" in mode else "utf-8"
-    if place.exists() and not place.is_file():  # a folder is refused by open
+    other = os.path.exists(path) and not os.path.isfile(path)  # a folder is refused by open
+    if other or os.fspath(path).startswith("/dev/"):  # /dev/stdout may lead to a file that is open
         with open(path, mode, encoding=encoding) as file:
             yield file
         return

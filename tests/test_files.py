@@ -3,6 +3,8 @@
 import json
 import os
 import re
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -93,6 +95,17 @@ def test_a_pipe_is_written_to_as_it_is(tmp_path):
     write(path, "through")
     reader.join()
     assert found == ["through"] and path.is_fifo()
+
+
+def test_standard_output(tmp_path):
+    """As a pipe, and as a file that somebody holds open."""
+    code = "from membptt.files import replacing\nwith replacing('/dev/stdout') as f: f.write('out')"
+    command = [sys.executable, "-c", code]
+    assert subprocess.run(command, capture_output=True, check=True).stdout == b"out"
+    with open(tmp_path / "file", "w") as file:
+        subprocess.run(command, stdout=file, check=True)
+        assert os.fstat(file.fileno()).st_nlink == 1
+    assert (tmp_path / "file").read_text() == "out"
 
 
 def test_errors_name_the_users_path(tmp_path):
