@@ -12,7 +12,6 @@ afterwards). Nothing else does.
 """
 
 import time
-from itertools import islice
 
 import numpy as np
 
@@ -25,7 +24,6 @@ from membptt.kernels.threads import useful_threads
 from membptt.memory import parse_bytes
 from membptt.schedules.online import OnlineSchedule
 
-ROWS = 4096  # actions that are executed at once
 SHARED_STEPS = 16  # fewer steps at once are not worth starting threads for
 
 
@@ -141,12 +139,14 @@ class Run:
         bound = self.head.with_targets(self.targets.seen)
         chain.end(bound)
         peak, saved = self.arena.peak, [step for _, step, _ in self.arena.stack]
-        arena, actions = self.arena.stacked(), self.schedule.finish()
+        arena, schedule = self.arena.stacked(), self.schedule
         if self.cell.backend == "cython":
             with Team(chain, self.threads):
-                ran = _executor.run(chunks(actions), chain, *arena.sizes, self.record, saved=saved)
+                ran = _executor.run(
+                    schedule.finish_codes(), chain, *arena.sizes, self.record, saved=saved
+                )
         else:
-            ran = readable.run(actions, chain, arena, self.record)
+            ran = readable.run(schedule.finish(), chain, arena, self.record)
         loss, bad_step, grads, last, state_grad = chain.finish()
         if bad_step:
             raise_not_finite(self.cell, self.inputs.seen, bound, self.state, bad_step)
@@ -221,10 +221,3 @@ def budget(memory, least):
     if nbytes < least:
         raise ValueError(f"memory is {memory!r}, {nbytes} bytes; a stream needs at least {least}")
     return nbytes
-
-
-def chunks(actions):
-    """Yield the rows of the actions, some thousand at a time."""
-    rows = (action.row for action in actions)
-    while chunk := list(islice(rows, ROWS)):
-        yield np.array(chunk, np.int64)

@@ -36,6 +36,9 @@ cdef class Emitter:
         T.
     rows : int
         Most rows in a chunk.
+    t0, free, held
+        For a node that is a part of a schedule: as for `membptt.schedules.plan.plan`. By default
+        the whole, with all that the rule has free.
     """
 
     cdef Rule rule
@@ -46,13 +49,14 @@ cdef class Emitter:
     cdef int64_t[:, ::1] chunk
     cdef int64_t filled
 
-    def __init__(self, Rule rule, int64_t steps, int64_t rows=4096):
+    def __init__(self, Rule rule, int64_t steps, int64_t rows=4096, int64_t t0=0, free=None,
+                 bint held=False):
         self.rule = rule
         self.rows = max(rows, MOST_ROWS)
         self.frames = np.empty((64, FIELDS), np.int64)
         self.stack = self.frames
         self.depth = 0
-        self.push(NODE, 0, steps, rule.free, False)
+        self.push(NODE, t0, steps, rule.free if free is None else free, held)
 
     def __iter__(self):
         return self

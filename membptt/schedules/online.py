@@ -18,7 +18,10 @@ a stack.
 
 from itertools import pairwise
 
+import numpy as np
+
 from membptt.checks import integer
+from membptt.schedules._emit import Emitter
 from membptt.schedules.actions import Advance, AdvanceSaveHidden, Free, Restore
 from membptt.schedules.plan import plan
 from membptt.solver._solver import HiddenRule
@@ -90,15 +93,34 @@ class OnlineSchedule:
         ValueError
             If there was no step.
         """
+        free, nodes = self._nodes()
+        yield from free
+        for begin, steps, units in nodes:
+            yield Restore(begin)
+            yield from plan(HiddenRule(units), begin, steps, units - 1, held=begin > 0)
+
+    def finish_codes(self):
+        """Yield the actions of `finish` as int64 arrays [n, 3], in chunks, by the compiled twin."""
+        free, nodes = self._nodes()
+        if free:
+            yield np.array([action.row for action in free], np.int64)
+        for begin, steps, units in nodes:
+            yield np.array([Restore(begin).row], np.int64)
+            rule = HiddenRule(units)
+            yield from Emitter(rule, steps, t0=begin, free=units - 1, held=begin > 0)
+
+    def _nodes(self):
+        """Return what to free at the end, and begin, steps and units between saved states."""
         if self.steps == 0:
             raise ValueError("the stream is empty; give at least 1 step")
         saved = [0, *self._levels]
-        if saved[-1] == self.steps:
-            yield Free(saved.pop(), internal=False)
-        for number, (begin, end) in reversed(list(enumerate(pairwise([*saved, self.steps])))):
-            units = self.units - number  # the states before this one stay
-            yield Restore(begin)
-            yield from plan(HiddenRule(units), begin, end - begin, units - 1, held=begin > 0)
+        free = [Free(saved.pop(), internal=False)] if saved[-1] == self.steps else []
+        # The states before a node stay while it is back-propagated.
+        nodes = [
+            (begin, end - begin, self.units - number)
+            for number, (begin, end) in enumerate(pairwise([*saved, self.steps]))
+        ]
+        return free, nodes[::-1]
 
 
 def online_actions(stream, units):

@@ -3,6 +3,7 @@ and the gradients of full BPTT."""
 
 import math
 
+import numpy as np
 import pytest
 
 from membptt.schedules import (
@@ -59,6 +60,16 @@ def test_every_possible_end(units):
         assert most <= units - 1
         best = forward_steps(steps, units, "hsm")
         assert best <= forward <= 1.5 * best + 1
+
+
+@pytest.mark.parametrize("units", [1, 2, 5, 30])
+def test_the_end_in_rows_is_the_end_in_actions(units):
+    for steps in [*range(1, 40), 5000]:
+        online = OnlineSchedule(units)
+        for _ in range(steps if units > 1 else min(steps, 100)):
+            online.step()
+        rows = np.concatenate(list(online.finish_codes()))
+        assert rows.tolist() == [list(action.row) for action in online.finish()]
 
 
 def test_a_stream_is_read_once_and_trained_on():
