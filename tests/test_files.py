@@ -100,7 +100,7 @@ def test_a_pipe_is_written_to_as_it_is(tmp_path):
 def test_standard_output(tmp_path):
     """As a pipe, and as a file that somebody holds open."""
     code = "from membptt.files import replacing\nwith replacing('/dev/stdout') as f: f.write('out')"
-    command = [sys.executable, "-c", code]
+    command = [sys.executable, "-P", "-c", code]
     assert subprocess.run(command, capture_output=True, check=True).stdout == b"out"
     with open(tmp_path / "file", "w") as file:
         subprocess.run(command, stdout=file, check=True)

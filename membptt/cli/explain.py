@@ -30,7 +30,7 @@ def add_arguments(subparsers):
         "--units", type=whole, required=True, help="memory as the strategy counts it"
     )
     parser.add_argument(
-        "--alpha", type=whole, default=1, help="internal over hidden state (default: 1)"
+        "--alpha", type=whole, default=1, help="internal over hidden state (default: 1; LSTM 3)"
     )
     parser.add_argument("--strategy", choices=PROGRAMMES, default="optimal")
     parser.add_argument(

@@ -222,7 +222,8 @@ def table(report):
     if "disk_interval" in report:
         written, hidden = report["disk_written_bytes_per_update"], report["disk_hidden_fraction"]
         rows.append(("interval", f"{report['disk_interval']:,} steps between states on disk"))
-        rows.append(("disk", f"{format_bytes(written)} written an update, {hidden:.1%} hidden"))
+        done = f"{format_bytes(written)} written an update, {hidden:.1%} of the time hidden"
+        rows.append(("disk", done))
     if seconds is not None:
         rows.append(("time", f"{seconds:.3f} s an update (median)"))
     if first is not None:

@@ -118,12 +118,14 @@ def summary(schedule):
             f"\ncertificate: no schedule runs fewer than {schedule.lower_bound} forward steps; "
             f"this one is at most {gap:.2%} above the least"
         )
+    saved = 100 * schedule.saved_fraction
+    digits = 1 if saved <= 99.9 else 3  # never round up to all of it
     cores = " on two cores" if schedule.lanes == 2 else ""
     return (
         f"{schedule.strategy}: {schedule.forward_steps} forward steps for {schedule.steps} steps, "
         f"{per_step:.3f} per step\n"
         f"saved states: {peak}{unit} at most, of {budget}{unit} allowed; full BPTT {full}{unit}; "
-        f"{schedule.saved_fraction:.1%} saved\n"
+        f"{saved:.{digits}f}% saved\n"
         f"time{cores}: {schedule.time_factor():.3f} of full BPTT's, "
         "where a backward takes two forwards"
         f"{certificate}"
