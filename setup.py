@@ -43,6 +43,8 @@ setup(
             "cdivision": True,
             "initializedcheck": False,
             "embedsignature": True,
+            # A copy of an extension type without its C state would crash: refuse instead.
+            "auto_pickle": False,
         },
     )
 )

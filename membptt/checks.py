@@ -53,7 +53,7 @@ def check_dtype(dtype):
         found = None
     if found is None or found.name not in DTYPES:
         raise ValueError(f"dtype is {dtype!r}; give one of {', '.join(DTYPES)}")
-    return found
+    return np.dtype(found.name)  # the machine's own byte order: compiled code reads no other
 
 
 def check_tokens(name, tokens, count):

@@ -45,6 +45,15 @@ def make_parser():
     return parser
 
 
+def ready(name):
+    """See that a standard stream takes what is written, be it closed or of few letters."""
+    stream = getattr(sys, name)
+    if stream is None:
+        setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_WRONLY), "w", encoding="utf-8"))
+    elif hasattr(stream, "reconfigure"):
+        stream.reconfigure(errors="replace")
+
+
 def main(argv=None):
     """Run one command.
 
@@ -58,6 +67,8 @@ def main(argv=None):
     int
         The exit code.
     """
+    for stream in ("stdout", "stderr"):
+        ready(stream)
     argv = join_negative_values(sys.argv[1:] if argv is None else argv)
     name = "membptt"
     in_main_thread = threading.current_thread() is threading.main_thread()

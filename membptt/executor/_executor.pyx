@@ -6,6 +6,7 @@ schedule of millions of actions is never in memory as a whole. Between chunks si
 
 import numpy as np
 
+from cpython.exc cimport PyErr_CheckSignals
 from libc.stdint cimport int64_t
 
 from membptt.executor._spill cimport Spill
@@ -221,6 +222,7 @@ def run(chunks, Chain chain, hidden_nbytes, internal_nbytes, record=False, Spill
         if machine.push(HIDDEN, step) < 0:
             raise MemoryError(f"the saved states of steps {saved} end beyond the arena")
     for chunk in chunks:
+        PyErr_CheckSignals()
         rows = chunk
         count = rows.shape[0]
         used_array = np.empty(count, np.int64) if record else None

@@ -19,6 +19,7 @@ others where a step is large enough to share.
 
 import numpy as np
 
+from cpython.exc cimport PyErr_CheckSignals
 from libc.stdint cimport int64_t
 
 from membptt.kernels._chain cimport Chain
@@ -150,11 +151,13 @@ cdef class Lanes:
         lane_set(&self.ready, j)
         return 0
 
-    cdef void sweep(self) noexcept nogil:
+    cdef int sweep(self) except -1 nogil:
         """Run from the initial state to the end; keep what the segments need."""
         cdef int64_t j
         self.chain._restart(0, 0)
         for j in range(self.segments, 1, -1):
+            with gil:
+                PyErr_CheckSignals()
             self.chain.horizon = self.begins[j - 1]
             self.chain._forward(self.begins[j], self.begins[j - 1], -1)
             self.forward_steps += self.begins[j - 1] - self.begins[j]
@@ -163,7 +166,7 @@ cdef class Lanes:
                 self.chain._save_hidden((self.segments - j) * self.hidden)
             self.record(SAVE_HIDDEN if j > 2 else ADVANCE, self.begins[j], self.begins[j - 1])
         self.give_slots(1)
-        self.run_segment(1)
+        return self.run_segment(1)
 
     cdef int recompute(self, int64_t j) noexcept nogil:
         """Restart at the begin of segment j, give its hidden state back, run its steps."""
@@ -194,6 +197,8 @@ cdef class Lanes:
         """Back-propagate every segment; alone, recompute each first."""
         cdef int64_t j
         for j in range(1, self.segments + 1):
+            with gil:
+                PyErr_CheckSignals()
             if alone and j > 1:
                 self.recompute(j)
             lane_wait(&self.ready, j)

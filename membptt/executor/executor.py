@@ -6,6 +6,7 @@ record what really ran, one row an action: code, start, stop, bytes in use.
 """
 
 import tempfile
+import threading
 import time
 
 from membptt.checks import integer
@@ -14,7 +15,7 @@ from membptt.executor._spill import Spill
 from membptt.executor.arena import Arena, SlotArena
 from membptt.executor.chain import make_chain
 from membptt.executor.result import Result, Stats
-from membptt.executor.window import check_inputs, check_window, raise_not_finite
+from membptt.executor.window import check_finite, check_inputs, check_window
 from membptt.kernels.threads import thread_count, useful_threads
 
 
@@ -69,7 +70,8 @@ class Executor:
         self.arena = arena(arena_nbytes(schedule, *sizes), *sizes, reserved)
         self.disk, self.disk_rate = disk, disk_rate
         self.spill = None
-        self.chain = None
+        self.chain = self.fitted = None
+        self.free = threading.Lock()  # one run at a time: the arena and the chain are its own
 
     def run(self, inputs, head, state=None):
         """Back-propagate through one window.
@@ -94,12 +96,24 @@ class Executor:
         FloatingPointError
             If the loss stops being finite although inputs and parameters are.
         """
+        if not self.free.acquire(blocking=False):
+            raise RuntimeError(
+                "this Executor is running already; give each thread an Executor of its own"
+            )
+        try:
+            return self._run(inputs, head, state)
+        finally:
+            self.free.release()
+
+    def _run(self, inputs, head, state):
         started = time.perf_counter()
         cell, steps, batch = self.cell, self.schedule.steps, self.batch
         inputs = check_inputs(cell, inputs)
         state = check_window(cell, inputs, head, state, steps, batch)
-        if self.chain is None:
-            self.chain = make_chain(cell, head, steps, batch)
+        fitted = {name: value.shape for name, value in head.params.items()}
+        fitted[""] = getattr(head, "kernel", None)
+        if self.chain is None or fitted != self.fitted:  # a chain's workspace fits one kind of head
+            self.chain, self.fitted = make_chain(cell, head, steps, batch), fitted
         self.chain.begin(inputs, head, state, self.arena.buffer)
         disk, transfers = None, None
         if self.schedule.intervals is None:
@@ -112,8 +126,7 @@ class Executor:
                 self.spill.close()
             disk, transfers = self.spill.report(), self.spill.log()
         loss, bad_step, grads, last, state_grad = self.chain.finish()
-        if bad_step:
-            raise_not_finite(cell, inputs, head, state, bad_step)
+        check_finite(cell, inputs, head, state, bad_step, grads)
         stats = Stats(
             forward_steps,
             backward_steps,
@@ -215,4 +228,7 @@ def arena_nbytes(schedule, hidden_nbytes, internal_nbytes):
             f"and batch have {hidden_nbytes} and {internal_nbytes}; plan it with "
             "schedule(..., cell=cell, batch=batch)"
         )
-    return min(schedule.budget, schedule.full_bytes)
+    if schedule.budget <= schedule.full_bytes:
+        return schedule.budget
+    # Full BPTT needs no more, but a schedule made by hand may.
+    return min(schedule.budget, max(schedule.full_bytes, schedule.peak_bytes))

@@ -89,7 +89,12 @@ class PlainChain:
         """Back-propagate one step from its internal state in the arena."""
         internal = self.internal(at)
         h = self.cell.state_from_internal(internal)[0]
-        loss, dh = self.bound.forward_backward(step, h, self.grads)
+        # A copy: a user's head may keep it, and it may lie in the arena.
+        loss, dh = self.bound.forward_backward(step, np.array(h), self.grads)
+        if np.shape(dh) != h.shape:
+            raise ValueError(
+                f"the head's dh has shape {np.shape(dh)} at step {step}; give {h.shape}"
+            )
         self.loss += loss
         if not np.isfinite(loss):
             self.first_bad_step = step

@@ -19,7 +19,7 @@ from membptt.executor import _executor, readable
 from membptt.executor.arena import HiddenSlots
 from membptt.executor.chain import make_chain
 from membptt.executor.result import Result, Stats
-from membptt.executor.window import check_inputs, check_window, raise_not_finite
+from membptt.executor.window import check_finite, check_inputs, check_window
 from membptt.kernels.threads import useful_threads
 from membptt.memory import parse_bytes
 from membptt.schedules.online import OnlineSchedule
@@ -148,8 +148,7 @@ class Run:
         else:
             ran = readable.run(schedule.finish(), chain, arena, self.record)
         loss, bad_step, grads, last, state_grad = chain.finish()
-        if bad_step:
-            raise_not_finite(self.cell, self.inputs.seen, bound, self.state, bad_step)
+        check_finite(self.cell, self.inputs.seen, bound, self.state, bad_step, grads)
         stats = Stats(
             forward_steps + ran[0],
             ran[1],

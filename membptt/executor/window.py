@@ -30,6 +30,7 @@ def check_window(cell, inputs, head, state, steps, batch):
             f"inputs have {inputs.shape[0]} steps and batch {inputs.shape[1]}; give {steps} steps "
             f"and batch {batch}, as the schedule's"
         )
+    check_head(head, cell)
     targets = getattr(head, "targets", None)
     if targets is not None and targets.shape[:2] != (steps, batch):
         raise ValueError(
@@ -67,8 +68,35 @@ def check_window(cell, inputs, head, state, steps, batch):
     return state
 
 
+def check_head(head, cell):
+    """Raise unless `head` is one, its parameters fit, and compiled code may read its targets."""
+    if not hasattr(head, "forward_backward"):
+        raise TypeError(
+            f"head is {head!r}; give head.with_targets(targets), or an object of yours with params "
+            "and forward_backward(step, h, grads)"
+        )
+    shared = set(head.params) & set(cell.params)
+    if shared:
+        raise ValueError(f"head and cell both have a parameter {min(shared)}; give another name")
+    kernel = getattr(head, "kernel", None)
+    if kernel is None:
+        return
+    if kernel not in ("softmax", "squared_error") or not hasattr(head, "head"):
+        raise ValueError(f"the head's kernel is {kernel!r}; a head of your own has kernel None")
+    outputs = head.head.outputs
+    for name, shape in (("W_y", (head.head.hidden_size, outputs)), ("b_y", (outputs,))):
+        if head.params[name].shape != shape:
+            raise ValueError(f"the head's {name} has shape {head.params[name].shape}; give {shape}")
+    head.head.check_targets(head.targets)  # again: the array may have been filled anew
+
+
 def check_params(cell):
     """Raise unless the parameters have the shapes and the dtype that the cell declares."""
+    unknown = set(cell.params) - set(cell.param_shapes())
+    if unknown:
+        raise ValueError(
+            f"params hold {min(unknown)!r}; give {', '.join(cell.param_shapes())} alone"
+        )
     for name, shape in cell.param_shapes().items():
         value = cell.params[name]
         if value.shape != shape:
@@ -77,9 +105,23 @@ def check_params(cell):
             raise TypeError(f"parameter {name} is {value.dtype}; give {cell.dtype.name}")
 
 
-def raise_not_finite(cell, inputs, head, state, step):
-    """Say what made the loss stop being finite at `step`."""
-    begin = f"the loss stops being finite at step {step}"
+def check_finite(cell, inputs, head, state, bad_step, grads):
+    """Raise if the loss stopped being finite at `bad_step`, or a gradient is not finite."""
+    if bad_step:
+        raise_not_finite(cell, inputs, head, state, bad_step, "the loss stops being finite")
+    for name, gradient in grads.items():
+        if not np.isfinite(gradient).all():
+            begin = f"the gradient of {name} is not finite"
+            bad_step = 1
+            if inputs.dtype.kind == "f":
+                bad_step = next((t for t, x in enumerate(inputs, 1) if not np.isfinite(x).all()), 1)
+            raise_not_finite(cell, inputs, head, state, bad_step, begin)
+
+
+def raise_not_finite(cell, inputs, head, state, step, begin):
+    """Say what is not finite: a parameter, the state, the inputs or targets of `step`."""
+    if begin.startswith("the loss"):
+        begin = f"{begin} at step {step}"
     for name, value in (cell.params | head.params).items():
         if not np.isfinite(value).all():
             raise ValueError(f"{begin}: parameter {name} holds NaN or infinity; give finite ones")

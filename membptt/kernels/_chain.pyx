@@ -152,7 +152,8 @@ cdef class Chain:
     def finish(self):
         """Return loss, first step whose loss is not finite or 0, gradients, state, its gradient."""
         cdef long H = self.hidden_size, G = self.gates
-        grads = {name: np.empty_like(value) for name, value in self.cell.params.items()}
+        grads = {name: np.empty(shape, self.dtype)
+                 for name, shape in self.cell.param_shapes().items()}
         self.k.unpack(self.W_x_sums, address(grads["W_x"]), self.input_size, H, G)
         self.k.unpack(self.W_h_sums, address(grads["W_h"]), H, H, G)
         self.k.unpack(self.b_sums, address(grads["b"]), 1, H, G)

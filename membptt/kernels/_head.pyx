@@ -190,8 +190,11 @@ cdef class PythonHead(Head):
     cdef _call(self, long step, const void *h, void *dh):
         cdef long nbytes = self.shape[0] * self.shape[1] * self.dtype.itemsize
         # A copy of h: the user's code may keep it, or write into it.
-        h_now = np.frombuffer((<const char *>h)[:nbytes], self.dtype).reshape(self.shape)
+        h_now = np.frombuffer((<const char *>h)[:nbytes], self.dtype).reshape(self.shape).copy()
         loss, dh_step = self.bound.forward_backward(step, h_now, self.grads)
+        if np.shape(dh_step) != self.shape:
+            raise ValueError(
+                f"the head's dh has shape {np.shape(dh_step)} at step {step}; give {self.shape}")
         dh_total = np.frombuffer(<char[:nbytes]><char *>dh, self.dtype).reshape(self.shape)
         dh_total += dh_step
         self.loss += loss

@@ -12,7 +12,7 @@ import numpy as np
 
 from membptt.executor.chain import make_chain
 from membptt.executor.result import Result, Stats
-from membptt.executor.window import check_inputs, check_window, raise_not_finite
+from membptt.executor.window import check_finite, check_inputs, check_window
 
 
 def full_bptt(cell, inputs, head, state=None):
@@ -41,8 +41,7 @@ def full_bptt(cell, inputs, head, state=None):
     for step in range(steps, 0, -1):
         chain.backward(step, (step - 1) * size)
     loss, bad_step, grads, last, state_grad = chain.finish()
-    if bad_step:
-        raise_not_finite(cell, inputs, head, state, bad_step)
+    check_finite(cell, inputs, head, state, bad_step, grads)
     seconds = time.perf_counter() - started
     stats = Stats(steps, steps, stored.nbytes, stored.nbytes, chain.workspace_nbytes, seconds)
     return Result(loss, grads, last, state_grad, stats)

@@ -12,7 +12,8 @@ from membptt.schedules._emit import Emitter, Meter
 from membptt.schedules.actions import from_row
 from membptt.schedules.disk import rows as disk_rows
 from membptt.schedules.lookahead import rows as lookahead_rows
-from membptt.schedules.replay import Machine, replay
+from membptt.schedules.replay import Machine, ReplayError, replay
+from membptt.solver._solver import FullRule
 from membptt.solver.disk import Intervals
 from membptt.solver.lookahead import Segments
 from membptt.solver.strategies import STRATEGIES, Sizes, find_strategy, plan
@@ -215,6 +216,24 @@ class Schedule:
             self.steps, self.hidden, self.internal, self.budget, self.lanes, self.buffers
         )
 
+    def __reduce__(self):
+        """Copy and pickle as what it is planned from: rules live in compiled code."""
+        if self._rows is not None:
+            return object.__reduce_ex__(self, 2)
+        interval = None if self.intervals is None else self.intervals.interval
+        planned_as = "full" if isinstance(self._rule, FullRule) else self.strategy
+        sizes = Sizes(self.hidden, self.internal)
+        return _planned_again, (
+            self.steps,
+            self.strategy,
+            planned_as,
+            sizes,
+            self.unit,
+            self.budget,
+            self.units,
+            interval,
+        )
+
     def _key(self):
         return self.steps, self.hidden, self.internal, self.unit, self.forward_steps
 
@@ -239,6 +258,8 @@ class Schedule:
         head = {"format": FORMAT} | {name: getattr(self, name) for name in HEAD}
         if self.intervals is not None:
             head["interval"] = self.intervals.interval
+        if self.lanes == 2:
+            head["lanes"] = 2
         with replacing(path) as file:
             file.write(json.dumps(head)[:-1] + ', "actions": [\n')
             separator = ""
@@ -262,22 +283,41 @@ class Schedule:
                 data = json.load(file)
             if data["format"] != FORMAT:
                 raise ValueError("unknown format")
-            actions = [from_row(*row) for row in data["actions"]]
             fields = {name: data[name] for name in HEAD}
+            for name, value in fields.items():
+                if type(value) is not (str if name in ("strategy", "unit") else int):
+                    if name != "units" or value is not None:
+                        raise ValueError(f"{name} is {value!r}")
+            actions = [from_row(*row) for row in data["actions"]]
             units = fields.pop("units")
-            if fields["strategy"] in ("lookahead", "disk") and units is not None:
+            if "interval" in data or "lanes" in data:
                 return cls._load_planned(actions, units, fields, data.get("interval"))
-        except (ValueError, TypeError, LookupError) as error:
+            loaded = cls.from_actions(actions, **fields)
+        except ReplayError:
+            raise
+        except (
+            ValueError,
+            TypeError,
+            LookupError,
+            ArithmeticError,
+            RecursionError,
+            MemoryError,
+        ) as error:
             raise ValueError(f"{path} is not a schedule that membptt saved ({error})") from error
-        loaded = cls.from_actions(actions, **fields)
         loaded.units = units
         return loaded
 
     @classmethod
     def _load_planned(cls, actions, units, fields, interval):
         """Plan again, and compare: lanes and intervals need the plan, not only its actions."""
-        sizes = Sizes(fields["hidden"], fields["internal"])
-        planned = plan(fields["steps"], units, STRATEGIES[fields["strategy"]], sizes, interval)
+        sizes = Sizes(
+            integer("hidden", fields["hidden"], minimum=1),
+            integer("internal", fields["internal"], minimum=1),
+        )
+        if len(actions) < fields["steps"]:
+            raise ValueError("it has fewer actions than steps")
+        chosen = find_strategy(fields["strategy"])
+        planned = plan(fields["steps"], integer("units", units), chosen, sizes, interval)
         again = cls(
             fields["steps"],
             fields["strategy"],
@@ -291,6 +331,14 @@ class Schedule:
         if list(again) != actions:
             raise ValueError("its actions are not those of its plan")
         return again
+
+
+def _planned_again(steps, strategy, planned_as, sizes, unit, budget, units, interval):
+    """Return the schedule that these describe; see `Schedule.__reduce__`."""
+    planned = plan(steps, units, STRATEGIES[planned_as], sizes, interval)
+    return Schedule(
+        steps, strategy, sizes, unit, budget, units, planned.forward_steps, rule=planned.rule
+    )
 
 
 def schedule(steps, memory, strategy="optimal", cell=None, batch=1, interval=None):

@@ -70,6 +70,8 @@ def load_checkpoint(path):
         raise ValueError(f"{name} does not exist; give a file that --save wrote")
     if os.path.isdir(path):
         raise ValueError(f"{name} is a directory; give a file that --save wrote")
+    if not os.path.isfile(path):  # reading a device or a pipe might never end
+        raise ValueError(f"{name} is a device or a pipe; give a file that --save wrote")
     try:
         with open(path, "rb") as raw:
             if not zipfile.is_zipfile(raw):  # np.load takes other files too
@@ -99,6 +101,8 @@ def check_writable(path):
     name = f"save is {str(path)!r}"
     if os.path.isdir(path):
         raise ValueError(f"{name}, a directory; give a file")
+    if os.path.exists(path) and not os.path.isfile(path):
+        raise ValueError(f"{name}, a device or a pipe; give a file")
     try:
         temporary = beside(Path(os.path.realpath(path)))
         temporary.touch(exist_ok=False)

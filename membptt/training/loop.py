@@ -141,6 +141,7 @@ class Trainer:
         started = time.perf_counter()
         number = self.updates + 1
         inputs, targets = self.windows.at(self.position)
+        self.optimizer.params.update(all_params(self.cell, self.head))  # some may be other arrays
         try:
             with np.errstate(over="ignore", invalid="ignore"):  # what overflows is found and named
                 result = self.executor.run(inputs, self.head.with_targets(targets), self.state)
@@ -225,8 +226,8 @@ class Trainer:
 
     def arrays(self):
         """Return all that training goes on from, by name: what `restore` takes."""
-        params = {f"param/{name}": array for name, array in self.optimizer.params.items()}
-        moments = {f"adam/{name}": array for name, array in self.optimizer.arrays().items()}
+        params = {f"param/{name}": array.copy() for name, array in self.optimizer.params.items()}
+        moments = {f"adam/{name}": array.copy() for name, array in self.optimizer.arrays().items()}
         state = {
             f"state/{name}": array
             for name, array in zip(self.cell.hidden_names, self.state, strict=True)

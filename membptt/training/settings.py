@@ -106,7 +106,16 @@ class Settings:
         """Return the settings of a checkpoint."""
         if not isinstance(found, dict) or set(found) != {field.name for field in fields(cls)}:
             raise ValueError(f"checkpoint {path!r} has other settings than this version knows")
-        return cls(**found)
+        try:
+            for field in fields(cls):
+                kept = isinstance(found[field.name], field.type)
+                if not kept or isinstance(found[field.name], bool):
+                    raise TypeError(f"{field.name} is {found[field.name]!r}")
+            return cls(**found)
+        except (TypeError, ValueError) as error:
+            raise ValueError(
+                f"checkpoint {path!r} has settings that make no sense: {error}"
+            ) from None
 
 
 def load_corpus(settings):
