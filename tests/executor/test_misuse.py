@@ -233,13 +233,7 @@ def test_ctrl_c_is_served_in_the_middle_of_a_run(strategy):
     budget = {"lookahead": "8_000_000"}.get(strategy, "300_000")
     program = INTERRUPTED.replace("300_000, sys", f"{budget}, sys")
     process = subprocess.Popen(
-        [
-            sys.executable,
-            "-P",
-            "-c",
-            INTERRUPTED.replace("300_000, sys", f"{budget}, sys"),
-            strategy,
-        ],
+        [sys.executable, "-P", "-c", program, strategy],
         stdout=subprocess.PIPE,
         text=True,
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
