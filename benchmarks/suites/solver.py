@@ -96,15 +96,15 @@ class AgainstCheckpointSchedules:
 
     def setup(self, steps):
         try:
-            self.library = importlib.import_module("checkpoint_schedules")
+            self.reference = importlib.import_module("checkpoint_schedules")
         except ImportError:
             raise NotImplementedError("checkpoint_schedules is not installed") from None
 
     def time_their_revolve(self, steps):
-        list(self.library.Revolve(steps, 10))
+        list(self.reference.Revolve(steps, 10))
 
     def time_their_mixed(self, steps):
-        for _ in self.library.MixedCheckpointSchedule(steps, 10):
+        for _ in self.reference.MixedCheckpointSchedule(steps, 10):
             pass
 
     def time_our_hsm(self, steps):
