@@ -157,7 +157,10 @@ class Schedule:
 
     @cached_property
     def _sums(self):
-        meter = Meter(self.hidden, self.internal)
+        return self._metered(self.hidden, self.internal)
+
+    def _metered(self, hidden, internal):
+        meter = Meter(hidden, internal)
         for chunk in self.codes():
             meter.feed(chunk)
         return meter
@@ -172,10 +175,7 @@ class Schedule:
 
     def peak(self, hidden, internal):
         """Return the most that the saved states take when they have these sizes instead."""
-        meter = Meter(hidden, internal)
-        for chunk in self.codes():
-            meter.feed(chunk)
-        return meter.peak + self.buffers * hidden
+        return self._metered(hidden, internal).peak + self.buffers * hidden
 
     @property
     def full_bytes(self):
@@ -318,15 +318,14 @@ class Schedule:
             raise ValueError("it has fewer actions than steps")
         chosen = find_strategy(fields["strategy"])
         planned = plan(fields["steps"], integer("units", units), chosen, sizes, interval)
-        again = cls(
+        again = _of_plan(
+            planned,
             fields["steps"],
             fields["strategy"],
             sizes,
             fields["unit"],
             fields["budget"],
             units,
-            planned.forward_steps,
-            rule=planned.rule,
         )
         if list(again) != actions:
             raise ValueError("its actions are not those of its plan")
@@ -336,8 +335,21 @@ class Schedule:
 def _planned_again(steps, strategy, planned_as, sizes, unit, budget, units, interval):
     """Return the schedule that these describe; see `Schedule.__reduce__`."""
     planned = plan(steps, units, STRATEGIES[planned_as], sizes, interval)
+    return _of_plan(planned, steps, strategy, sizes, unit, budget, units)
+
+
+def _of_plan(planned, steps, strategy, sizes, unit, budget, units):
+    """Return the schedule of what a strategy planned."""
     return Schedule(
-        steps, strategy, sizes, unit, budget, units, planned.forward_steps, rule=planned.rule
+        steps,
+        strategy,
+        sizes,
+        unit,
+        budget,
+        units,
+        planned.forward_steps,
+        rule=planned.rule,
+        lower_bound=planned.lower_bound,
     )
 
 
@@ -404,17 +416,7 @@ def schedule(steps, memory, strategy="optimal", cell=None, batch=1, interval=Non
             )
         units = planner.units(steps, budget, sizes)
         planned = plan(steps, units, planner, sizes, interval if planner is chosen else None)
-    return Schedule(
-        steps,
-        chosen.name,
-        sizes,
-        unit,
-        budget,
-        units,
-        planned.forward_steps,
-        rule=planned.rule,
-        lower_bound=planned.lower_bound,
-    )
+    return _of_plan(planned, steps, chosen.name, sizes, unit, budget, units)
 
 
 def state_sizes(cell=None, batch=1, alpha=1):

@@ -34,13 +34,21 @@ def test_parameters_in_fortran_order(window, bits, cell, dtype, backend):
 
 
 @pytest.mark.parametrize("duplicate", [copy.deepcopy, lambda s: pickle.loads(pickle.dumps(s))])
-@pytest.mark.parametrize("strategy", ["full", "hsm", "msm", "optimal", "lookahead", "disk"])
+@pytest.mark.parametrize(
+    "strategy", ["full", "hsm", "msm", "optimal", "near-optimal", "lookahead", "disk"]
+)
 def test_schedules_can_be_copied_and_pickled(strategy, duplicate):
     budget = mb.Units(130 if strategy == "full" else 40, alpha=3)
     schedule = mb.schedule(40, budget, strategy)
     again = duplicate(schedule)
     assert again == schedule and list(again) == list(schedule)
     assert again.lanes == schedule.lanes and again.buffers == schedule.buffers
+    assert again.lower_bound == schedule.lower_bound
+
+
+def test_a_copy_keeps_the_certificate():
+    schedule = mb.schedule(20_000, mb.Units(100, alpha=3), "near-optimal")
+    assert copy.deepcopy(schedule).lower_bound == schedule.lower_bound is not None
 
 
 def test_one_executor_takes_heads_of_several_sizes(window, bits):
