@@ -108,7 +108,8 @@ def check_params(cell):
 def check_finite(cell, inputs, head, state, bad_step, grads):
     """Raise if the loss stopped being finite at `bad_step`, or a gradient is not finite."""
     if bad_step:
-        raise_not_finite(cell, inputs, head, state, bad_step, "the loss stops being finite")
+        begin = f"the loss stops being finite at step {bad_step}"
+        raise_not_finite(cell, inputs, head, state, bad_step, begin)
     for name, gradient in grads.items():
         if not np.isfinite(gradient).all():
             begin = f"the gradient of {name} is not finite"
@@ -120,8 +121,6 @@ def check_finite(cell, inputs, head, state, bad_step, grads):
 
 def raise_not_finite(cell, inputs, head, state, step, begin):
     """Say what is not finite: a parameter, the state, the inputs or targets of `step`."""
-    if begin.startswith("the loss"):
-        begin = f"{begin} at step {step}"
     for name, value in (cell.params | head.params).items():
         if not np.isfinite(value).all():
             raise ValueError(f"{begin}: parameter {name} holds NaN or infinity; give finite ones")

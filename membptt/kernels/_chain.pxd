@@ -11,7 +11,7 @@ cdef class Chain:
     cdef readonly Room room
     cdef Head head
     cdef object cell, dtype
-    cdef long gates, blocks, panels, hidden_panels, block_steps, rows
+    cdef long gates, blocks, panels, block_steps, rows
     cdef long states  # arrays in a hidden state: h, or h and c
 
     # inputs: tokens, or dense rows
@@ -60,7 +60,7 @@ cdef class Chain:
     cdef char *arena
     cdef readonly object arena_array
 
-    cdef long _state_nbytes(self)
+    cdef long _state_nbytes(self) noexcept nogil
     cdef tuple _state_arrays(self, const char *data)
 
     cdef void _restart(self, int source, long at) noexcept nogil
@@ -73,7 +73,6 @@ cdef class Chain:
 
     # a thread's share of each phase: unit blocks or panels lo ... hi - 1
     cdef void project_share(self, long lo, long hi) noexcept nogil
-    cdef void forward_share(self, long lo, long hi) noexcept nogil
     cdef void delta_share(self, long lo, long hi) noexcept nogil
     cdef void back_share(self, long lo, long hi) noexcept nogil
     cdef void flush_share(self, long lo, long hi) noexcept nogil

@@ -43,14 +43,13 @@ cdef class Chain:
         self.input_size = cell.input_size
         self.gates = cell.gates
         self.states = len(cell.hidden_names)
-        self.hidden_panels = (H + width - 1) // width
-        self.blocks = self.hidden_panels  # of units
+        self.blocks = (H + width - 1) // width  # of units, and panels of H columns
         self.panels = self.blocks * self.gates
         self.block_steps = max(1, 512 // batch)
         self.rows = self.block_steps * batch
         self.room = room = Room()
         self.W_h = room.take(self.panels * H * width * itemsize)
-        self.W_h_back = room.take(self.hidden_panels * self.panels * width * width * itemsize)
+        self.W_h_back = room.take(self.blocks * self.panels * width * width * itemsize)
         self.W_x = room.take(self.panels * self.input_size * width * itemsize)
         self.bias = room.take(self.panels * width * itemsize)
         self.d = room.take(self.panels * self.rows * width * itemsize)
@@ -86,7 +85,7 @@ cdef class Chain:
     def __dealloc__(self):
         team_close(self.forward_team)
 
-    cdef long _state_nbytes(self):
+    cdef long _state_nbytes(self) noexcept nogil:
         return self.states * self.batch * self.hidden_size * self.k.itemsize
 
     @property
@@ -189,7 +188,7 @@ cdef class Chain:
 
     cdef void _restart(self, int source, long at) noexcept nogil:
         """Make the working hidden state the one that `source` names; `at` is in the arena."""
-        cdef long size = self.states * self.batch * self.hidden_size * self.k.itemsize
+        cdef long size = self._state_nbytes()
         if source == INITIAL:
             memcpy(self.working, self.initial, size)
         elif source == LEAVING:
@@ -199,8 +198,7 @@ cdef class Chain:
 
     cdef void _save_hidden(self, long at) noexcept nogil:
         """Copy the working hidden state into the arena."""
-        memcpy(self.arena + at, self.working,
-               self.states * self.batch * self.hidden_size * self.k.itemsize)
+        memcpy(self.arena + at, self.working, self._state_nbytes())
 
     cdef void _forward(self, long start, long stop, long internal_at) noexcept nogil:
         """Run the steps start+1 ... stop; save the internal state of `stop` unless at < 0."""
@@ -229,8 +227,7 @@ cdef class Chain:
             self.working = self.other
             self.other = spare
         if stop == self.steps:
-            memcpy(self.last, self.working,
-                   self.states * B * self.hidden_size * self.k.itemsize)
+            memcpy(self.last, self.working, self._state_nbytes())
 
     cdef void _project(self, long step) noexcept nogil:
         """Project the inputs of `step` and of those after it that will be run, at most a block."""
@@ -274,10 +271,6 @@ cdef class Chain:
         self.k.project(self.dense + self.projected_from * row, self.W_x, self.bias, self.projected,
                        count * self.batch, self.input_size, self.rows, lo, hi)
 
-    cdef void forward_share(self, long lo, long hi) noexcept nogil:
-        """One step forward, unit blocks lo ... hi - 1."""
-        self.cell_forward(lo, hi)
-
     cdef void delta_share(self, long lo, long hi) noexcept nogil:
         """Deltas of one step, unit blocks lo ... hi - 1, when the head has added its part of dh."""
         self.head.add_to_dh(self.dstate, lo, hi)
@@ -318,7 +311,7 @@ cdef void project_phase(void *chain, int member, int members) noexcept nogil:
 
 cdef void forward_phase(void *chain, int member, int members) noexcept nogil:
     cdef long n = (<Chain>chain).blocks
-    (<Chain>chain).forward_share(share(n, member, members), share(n, member + 1, members))
+    (<Chain>chain).cell_forward(share(n, member, members), share(n, member + 1, members))
 
 
 cdef void delta_phase(void *chain, int member, int members) noexcept nogil:
