@@ -28,11 +28,13 @@ if importlib.util.find_spec("membptt.kernels._kernels") is None:
     )
 
 from membptt._version import __version__
+from membptt.baselines.truncated import truncated_bptt
 from membptt.cells import LSTM, RNN, Cell, Custom
 from membptt.executor import Executor, Result, Stats, bptt, bptt_stream, disk_schedule
 from membptt.memory import Units, parse_bytes
 from membptt.oracle.differences import check_gradients, check_step
 from membptt.oracle.full import full_bptt
+from membptt.oracle.rtrl import rtrl
 from membptt.schedules import Schedule, schedule
 from membptt.solver.strategies import forward_steps
 from membptt.training import Adam, Corpus, LinearHead, SoftmaxHead, Trainer
@@ -61,5 +63,7 @@ __all__ = [
     "forward_steps",
     "full_bptt",
     "parse_bytes",
+    "rtrl",
     "schedule",
+    "truncated_bptt",
 ]

@@ -17,6 +17,7 @@ ORDER = [
     "schedules",
     "executor",
     "oracle",
+    "baselines",
     "training",
     "view",
     "paper",

@@ -1,1 +1,1 @@
-"""Independent answers to compare with: full BPTT, differences, exhaustive search."""
+"""Independent answers to compare with: full BPTT, forward mode, differences, exhaustive search."""
