@@ -12,6 +12,7 @@ FLAGS = ["-O3", "-g0", "-ffp-contract=off", "-fno-math-errno"]
 MODULES = {
     "membptt.kernels._kernels": ["membptt/kernels/kernels.c"],
     "membptt.kernels._room": [],
+    "membptt.kernels._steps": [],
     "membptt.kernels._head": [],
     "membptt.kernels._chain": [],
     "membptt.executor._executor": [],

@@ -57,15 +57,25 @@ def check_dtype(dtype):
 
 
 def check_tokens(name, tokens, count):
-    """Raise unless `tokens` are whole numbers [T, B] from 0 to count - 1."""
+    """Raise unless `tokens` are whole numbers [T, B] from 0 to count - 1.
+
+    Those that are read block by block are checked when they are read.
+    """
     if tokens.ndim != 2 or tokens.size == 0:
         raise ValueError(f"{name} have shape {tokens.shape}; give [steps, batch], neither empty")
     if tokens.dtype.kind not in "iu":
         raise TypeError(f"{name} are {tokens.dtype}; give whole numbers, for example int64")
+    if isinstance(tokens, np.ndarray):
+        check_range(name, tokens, count)
+
+
+def check_range(name, tokens, count, before=0):
+    """Raise unless all of `tokens` [n, B] are from 0 to count - 1; `before`: steps before them."""
     low, high = int(tokens.min()), int(tokens.max())
     if low < 0 or high >= count:
         wrong = low if low < 0 else high
         step, row = np.argwhere(tokens == wrong)[0]
         raise ValueError(
-            f"{name} hold {wrong} at step {step + 1}, row {row}; give numbers from 0 to {count - 1}"
+            f"{name} hold {wrong} at step {before + step + 1}, row {row}; "
+            f"give numbers from 0 to {count - 1}"
         )

@@ -65,6 +65,7 @@ cdef class Lanes:
     cdef team *helpers  # of the backward lane: the other one, when it waits
     cdef bint recording
     cdef int64_t[:, ::1] trace
+    cdef object error  # what stopped the forward lane, such as inputs that cannot be read
 
     def __init__(self, Chain chain, segments, hidden_nbytes, internal_nbytes, record):
         self.chain = chain
@@ -95,7 +96,7 @@ cdef class Lanes:
             self.given += 1
 
     cdef int64_t take_slot(self) noexcept nogil:
-        """Return a free slot; wait for the backward lane if there is none. -1: it has failed."""
+        """Return a free slot; wait for the backward lane if there is none; -1 if it has failed."""
         cdef int64_t slot
         if self.spares:
             self.spares -= 1
@@ -135,14 +136,14 @@ cdef class Lanes:
         self.trace[row, 1] = start
         self.trace[row, 2] = stop
 
-    cdef int run_segment(self, int64_t j) noexcept nogil:
-        """Run the steps of segment j, each internal state into a slot; -1 if there is none."""
+    cdef int run_segment(self, int64_t j) except -1 nogil:
+        """Run the steps of segment j, each internal state into a slot, as far as there are any."""
         cdef int64_t step, slot
         self.chain.horizon = self.begins[j - 1]
         for step in range(self.begins[j] + 1, self.begins[j - 1] + 1):
             slot = self.take_slot()
             if slot < 0:
-                return -1
+                return 0
             self.saved(self.internal)
             self.slot_of[step % self.slot_of.shape[0]] = slot
             self.chain._forward(step - 1, step, self.offset(slot))
@@ -168,7 +169,7 @@ cdef class Lanes:
         self.give_slots(1)
         return self.run_segment(1)
 
-    cdef int recompute(self, int64_t j) noexcept nogil:
+    cdef int recompute(self, int64_t j) except -1 nogil:
         """Restart at the begin of segment j, give its hidden state back, run its steps."""
         self.record(RESTORE, self.begins[j], 0)
         if j == self.segments:
@@ -193,6 +194,16 @@ cdef class Lanes:
             lane_add(&self.freed, 1)
         return 0
 
+    cdef int ahead(self) except -1 nogil:
+        """Recompute every segment but the first; then help until the other lane has ended."""
+        cdef int64_t j
+        for j in range(2, self.segments + 1):
+            self.recompute(j)
+            if lane_get(&self.halt):
+                return 0
+        self.help_until(&self.halt, 1)
+        return 0
+
     cdef int back_lane(self, bint alone) except -1 nogil:
         """Back-propagate every segment; alone, recompute each first."""
         cdef int64_t j
@@ -202,6 +213,8 @@ cdef class Lanes:
             if alone and j > 1:
                 self.recompute(j)
             lane_wait(&self.ready, j)
+            if lane_get(&self.ready) > self.segments:  # the other lane has failed
+                return 0
             self.back(j)
         return 0
 
@@ -221,12 +234,14 @@ cdef class Lanes:
         lane_set(&self.freed, 1 << 62)
 
 
-cdef void *ahead(void *lanes) noexcept nogil:
-    cdef int64_t j
-    for j in range(2, (<Lanes>lanes).segments + 1):
-        if (<Lanes>lanes).recompute(j) < 0:
-            return NULL
-    (<Lanes>lanes).help_until(&(<Lanes>lanes).halt, 1)
+cdef void *ahead(void *context) noexcept with gil:
+    cdef Lanes lanes = <Lanes>context
+    try:
+        with nogil:
+            lanes.ahead()
+    except BaseException as error:
+        lanes.error = error
+        lane_set(&lanes.ready, lanes.segments + 1)
     return NULL
 
 
@@ -276,5 +291,7 @@ def run(Chain chain, segments, hidden_nbytes, internal_nbytes, threads=2, share_
                 lane_join(thread)
         chain.backward_team = chain.flush_team = NULL
         team_close(lanes.helpers)
+    if lanes.error is not None:
+        raise lanes.error
     trace = lanes.finished_trace() if record else None
     return lanes.forward_steps, chain.steps, lanes.peak, trace

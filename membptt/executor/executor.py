@@ -78,8 +78,9 @@ class Executor:
 
         Parameters
         ----------
-        inputs : numpy.ndarray
-            [T, B, I] of the cell's dtype, or tokens [T, B].
+        inputs : numpy.ndarray or reader
+            [T, B, I] of the cell's dtype, or tokens [T, B]; a reader is an object with ``shape``,
+            ``dtype`` and ``reader[start:stop]``, of which only blocks are in memory.
         head : membptt.training.heads.BoundHead
             A head with its targets, or an object of yours with the same methods.
         state : tuple of numpy.ndarray, optional
@@ -101,14 +102,13 @@ class Executor:
                 "this Executor is running already; give each thread an Executor of its own"
             )
         try:
-            return self._run(inputs, head, state)
+            return self._run(check_inputs(self.cell, inputs), head, state)
         finally:
             self.free.release()
 
     def _run(self, inputs, head, state):
         started = time.perf_counter()
         cell, steps, batch = self.cell, self.schedule.steps, self.batch
-        inputs = check_inputs(cell, inputs)
         state = check_window(cell, inputs, head, state, steps, batch)
         fitted = {name: value.shape for name, value in head.params.items()}
         fitted[""] = getattr(head, "kernel", None)
@@ -185,8 +185,9 @@ def bptt(cell, inputs, head, schedule, state=None, record=False, threads=None):
     Parameters
     ----------
     cell : membptt.Cell
-    inputs : numpy.ndarray
-        [T, B, I] of the cell's dtype, or tokens [T, B].
+    inputs : numpy.ndarray or reader
+        [T, B, I] of the cell's dtype, or tokens [T, B]; a reader is an object with ``shape``,
+        ``dtype`` and ``reader[start:stop]``, of which only blocks are in memory.
     head : membptt.training.heads.BoundHead
         ``SoftmaxHead(H, V).with_targets(targets)``, or an object of yours with the same methods.
     schedule : membptt.Schedule
@@ -208,7 +209,7 @@ def bptt(cell, inputs, head, schedule, state=None, record=False, threads=None):
     membptt.full_bptt : the same without a schedule, everything stored.
     """
     inputs = check_inputs(cell, inputs)
-    return Executor(cell, schedule, inputs.shape[1], record, threads).run(inputs, head, state)
+    return Executor(cell, schedule, inputs.shape[1], record, threads)._run(inputs, head, state)
 
 
 def arena_nbytes(schedule, hidden_nbytes, internal_nbytes):

@@ -26,13 +26,16 @@ ENTERING = 3  # an internal state: the hidden state before its step
 class PlainChain:
     """The readable chain; see the module's docstring for its moves."""
 
-    workspace_nbytes = 0  # NumPy's temporaries, one step's at a time
-
     def __init__(self, cell, bound, steps, batch):
         self.cell = cell
         self.steps = steps
         self.hidden_shapes = cell.hidden_shapes(batch)
         self.internal_shapes = cell.internal_shapes(batch)
+
+    @property
+    def workspace_nbytes(self):
+        """Bytes beside NumPy's temporaries of one step: the blocks of inputs that are kept."""
+        return getattr(self.inputs, "kept_nbytes", 0)
 
     def begin(self, inputs, bound, state, arena):
         """Bind one window's inputs and targets; clear the loss and the gradients."""

@@ -101,6 +101,8 @@ def run(schedule, chain, arena, record=False, spill=None):
         try:
             machine.act(action)
         except (LookupError, MemoryError) as error:
+            if type(error) not in (LookupError, MemoryError):  # from a head or a reader
+                raise
             raise type(error)(f"action {index} ({action}): {error}") from None
         if record:
             trace.append((*action.row, arena.used))

@@ -2,12 +2,13 @@
 
 import numpy as np
 
+from membptt.blocks import sequence
 from membptt.checks import check_tokens
 
 
 def check_inputs(cell, inputs):
-    """Return `inputs` as an array, or raise unless it is a window for this cell."""
-    inputs = np.asarray(inputs)
+    """Return `inputs` as an array or as Blocks, or raise unless it is a window for this cell."""
+    inputs = sequence("inputs", inputs, cell.input_shape[0] if len(cell.input_shape) == 1 else None)
     if inputs.ndim == 2 and inputs.dtype.kind != "f" and len(cell.input_shape) == 1:
         check_tokens("inputs", inputs, *cell.input_shape)
         return inputs

@@ -1,7 +1,8 @@
 from libc.stdint cimport int64_t
 
 from membptt.kernels._head cimport Head
-from membptt.kernels._room cimport Integers, Room
+from membptt.kernels._room cimport Room
+from membptt.kernels._steps cimport Steps
 from membptt.kernels.kernels cimport membptt_kernels, team
 
 
@@ -15,9 +16,8 @@ cdef class Chain:
     cdef long states  # arrays in a hidden state: h, or h and c
 
     # inputs: tokens, or dense rows
-    cdef Integers tokens
-    cdef object dense_array
-    cdef const char *dense
+    cdef Steps inputs
+    cdef bint tokens
     cdef int64_t *pick
     cdef int64_t *block_tokens
 
@@ -28,6 +28,7 @@ cdef class Chain:
     cdef void *bias
 
     # projected inputs of the steps projected_from+1 ... projected_to
+    cdef const char *to_project
     cdef void *projected
     cdef long projected_from, projected_to, horizon
 
@@ -64,12 +65,12 @@ cdef class Chain:
     cdef tuple _state_arrays(self, const char *data)
 
     cdef void _restart(self, int source, long at) noexcept nogil
-    cdef void _forward(self, long start, long stop, long internal_at) noexcept nogil
+    cdef int _forward(self, long start, long stop, long internal_at) except -1 nogil
     cdef void _save_hidden(self, long at) noexcept nogil
     cdef int _backward(self, long step, long at) except -1 nogil
 
-    cdef void _project(self, long step) noexcept nogil
-    cdef void keep_inputs(self, long step) noexcept nogil
+    cdef int _project(self, long step) except -1 nogil
+    cdef int keep_inputs(self, long step) except -1 nogil
 
     # a thread's share of each phase: unit blocks or panels lo ... hi - 1
     cdef void project_share(self, long lo, long hi) noexcept nogil

@@ -17,7 +17,8 @@ from libc.string cimport memcpy, memset
 
 from membptt.kernels._head cimport CompiledHead, PythonHead
 from membptt.kernels._kernels cimport select
-from membptt.kernels._room cimport Integers, Room, address, share
+from membptt.kernels._room cimport Room, address, share
+from membptt.kernels._steps cimport AHEAD, BACK, Steps
 from membptt.kernels.kernels cimport membptt_kernels, team_close, team_open, team_run
 
 # Where `restart` takes the working hidden state from (membptt.executor.plain has the same).
@@ -58,6 +59,7 @@ cdef class Chain:
         self.W_x_sums = <double *>room.take(
             self.panels * self.input_size * width * sizeof(double))
         self.b_sums = <double *>room.take(self.panels * width * sizeof(double))
+        self.inputs = Steps(room, self.block_steps)
         self.pick = <int64_t *>room.take(batch * sizeof(int64_t))
         cdef long state_nbytes = self._state_nbytes()
         self.initial = <char *>room.take(state_nbytes)
@@ -104,21 +106,16 @@ cdef class Chain:
         W_h = np.ascontiguousarray(self.cell.params["W_h"])
         bias = np.ascontiguousarray(self.cell.params["b"])
         b = address(bias)
-        if inputs.ndim == 2:
-            self.tokens = Integers(inputs)
-            if self.block_tokens == NULL:
-                self.block_tokens = <int64_t *>self.room.take(self.rows * sizeof(int64_t))
-        else:
-            self.tokens = None
-            self.dense_array = np.ascontiguousarray(inputs)
-            self.dense = <const char *>address(self.dense_array)
-            if self.projected == NULL:
-                self.projected = self.room.take(
-                    self.panels * self.rows * k.width * k.itemsize)
-                self.x_panels = self.room.take(
-                    (inputs_width + k.width - 1) // k.width * self.rows * k.width * k.itemsize)
+        self.inputs.begin("inputs", inputs)
+        self.tokens = inputs.ndim == 2
+        if self.tokens and self.block_tokens == NULL:
+            self.block_tokens = <int64_t *>self.room.take(self.rows * sizeof(int64_t))
+        if not self.tokens and self.projected == NULL:
+            self.projected = self.room.take(self.panels * self.rows * k.width * k.itemsize)
+            self.x_panels = self.room.take(
+                (inputs_width + k.width - 1) // k.width * self.rows * k.width * k.itemsize)
         # A token's row of W_x is a start of the chain: the bias is added once, here.
-        k.pack(address(W_x), b if self.tokens is not None else NULL, self.W_x, inputs_width, H, G)
+        k.pack(address(W_x), b if self.tokens else NULL, self.W_x, inputs_width, H, G)
         k.pack(NULL, b, self.bias, 1, H, G)
         k.pack(address(W_h), NULL, self.W_h, H, H, G)
         k.pack_transposed(address(W_h), self.W_h_back, H, H, G)
@@ -138,11 +135,7 @@ cdef class Chain:
     def extend(self, inputs):
         """Go on with more steps: `inputs` holds those of before too, as they were in `begin`."""
         self.steps = self.horizon = inputs.shape[0]
-        if self.tokens is not None:
-            self.tokens = Integers(inputs)
-        else:
-            self.dense_array = np.ascontiguousarray(inputs)
-            self.dense = <const char *>address(self.dense_array)
+        self.inputs.begin("inputs", inputs)
 
     def end(self, bound):
         """Learn the targets of all steps, before the first backward."""
@@ -200,7 +193,7 @@ cdef class Chain:
         """Copy the working hidden state into the arena."""
         memcpy(self.arena + at, self.working, self._state_nbytes())
 
-    cdef void _forward(self, long start, long stop, long internal_at) noexcept nogil:
+    cdef int _forward(self, long start, long stop, long internal_at) except -1 nogil:
         """Run the steps start+1 ... stop; save the internal state of `stop` unless at < 0."""
         cdef long step, b, B = self.batch
         cdef char *spare
@@ -208,9 +201,8 @@ cdef class Chain:
             self.horizon = stop
         self.saved = NULL
         for step in range(start + 1, stop + 1):
-            if self.tokens is not None:
-                for b in range(B):
-                    self.pick[b] = self.tokens.at((step - 1) * B + b)
+            if self.tokens:
+                self.inputs.integers(self.inputs.row(step, AHEAD), B, self.pick)
                 self.start = self.W_x
                 self.start_rows = self.input_size
             else:
@@ -228,12 +220,16 @@ cdef class Chain:
             self.other = spare
         if stop == self.steps:
             memcpy(self.last, self.working, self._state_nbytes())
+        return 0
 
-    cdef void _project(self, long step) noexcept nogil:
+    cdef int _project(self, long step) except -1 nogil:
         """Project the inputs of `step` and of those after it that will be run, at most a block."""
+        self.projected_to = step - 1  # nothing, should the inputs fail
+        self.to_project = self.inputs.row(step, AHEAD)
         self.projected_from = step - 1
-        self.projected_to = min(self.horizon, step - 1 + self.block_steps)
+        self.projected_to = min(self.horizon, step - 1 + self.block_steps, self.inputs.last[AHEAD])
         team_run(self.forward_team, project_phase, <void *>self)
+        return 0
 
     cdef int _backward(self, long step, long at) except -1 nogil:
         """Back-propagate one step: the head, the cell, and the weights at a block's end."""
@@ -252,23 +248,21 @@ cdef class Chain:
             team_run(self.flush_team, flush_phase, <void *>self)
         return 0
 
-    cdef void keep_inputs(self, long step) noexcept nogil:
+    cdef int keep_inputs(self, long step) except -1 nogil:
         """Put the step's inputs beside its deltas, for the gradient of W_x."""
-        cdef long b, width = self.k.width
-        if self.tokens is not None:
-            for b in range(self.batch):
-                self.block_tokens[self.first + b] = self.tokens.at((step - 1) * self.batch + b)
+        cdef const char *row = self.inputs.row(step, BACK)
+        cdef long width = self.k.width
+        if self.tokens:
+            self.inputs.integers(row, self.batch, self.block_tokens + self.first)
         else:
-            self.k.to_panels(
-                self.dense + (step - 1) * self.batch * self.input_size * self.k.itemsize,
-                self.x_panels, self.batch, self.input_size, self.rows, self.first,
-                0, (self.input_size + width - 1) // width)
+            self.k.to_panels(row, self.x_panels, self.batch, self.input_size, self.rows,
+                             self.first, 0, (self.input_size + width - 1) // width)
+        return 0
 
     cdef void project_share(self, long lo, long hi) noexcept nogil:
         """Projected inputs x W_x + b, panels lo ... hi - 1."""
-        cdef long row = self.batch * self.input_size * self.k.itemsize
         cdef long count = self.projected_to - self.projected_from
-        self.k.project(self.dense + self.projected_from * row, self.W_x, self.bias, self.projected,
+        self.k.project(self.to_project, self.W_x, self.bias, self.projected,
                        count * self.batch, self.input_size, self.rows, lo, hi)
 
     cdef void delta_share(self, long lo, long hi) noexcept nogil:
@@ -287,7 +281,7 @@ cdef class Chain:
         cdef long rows = min(self.block_steps, self.steps - self.now + 1) * self.batch
         k.weight_gradient(self.h_panels, self.d, self.W_h_sums, NULL, rows, self.hidden_size,
                           self.rows, lo, hi)
-        if self.tokens is not None:
+        if self.tokens:
             k.token_gradient(self.block_tokens, self.d, self.W_x_sums, self.b_sums, rows,
                              self.input_size, self.rows, lo, hi)
         else:

@@ -1,6 +1,6 @@
 from libc.stdint cimport int64_t
 
-from membptt.kernels._room cimport Integers
+from membptt.kernels._steps cimport Steps
 from membptt.kernels.kernels cimport membptt_kernels, team
 
 
@@ -18,9 +18,9 @@ cdef class CompiledHead(Head):
     cdef const membptt_kernels *k
     cdef long steps, batch, hidden_size, outputs, panels, block_steps, rows
     cdef double scale
-    cdef Integers classes  # targets of the softmax; None for the squared error
-    cdef object dense_array
-    cdef const char *dense
+    cdef Steps targets
+    cdef bint classes  # of the softmax; else rows of the squared error
+    cdef const char *targets_now
     cdef int64_t *classes_now
     cdef void *packed
     cdef void *packed_back

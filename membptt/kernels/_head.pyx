@@ -14,7 +14,8 @@ from libc.stdint cimport int64_t
 from libc.string cimport memset
 
 from membptt.kernels._kernels cimport select
-from membptt.kernels._room cimport Integers, Room, address, share
+from membptt.kernels._room cimport Room, address, share
+from membptt.kernels._steps cimport BACK, Steps
 from membptt.kernels.kernels cimport membptt_kernels, team, team_run
 
 
@@ -67,6 +68,7 @@ cdef class CompiledHead(Head):
         self.h_panels = room.take(hidden_panels * self.rows * width * itemsize)
         self.sums = <double *>room.take(self.panels * hidden_size * width * sizeof(double))
         self.bias_sums = <double *>room.take(self.panels * width * sizeof(double))
+        self.targets = Steps(room, max(1, 512 // batch))
         self.classes_now = <int64_t *>room.take(batch * sizeof(int64_t))
         self.losses = <double *>room.take(batch * sizeof(double))
 
@@ -83,12 +85,8 @@ cdef class CompiledHead(Head):
         memset(self.bias_sums, 0, self.panels * k.width * sizeof(double))
         self.scale = bound.scale
         self.steps = len(bound.targets)
-        if bound.kernel == "softmax":
-            self.classes = Integers(bound.targets)
-        else:
-            self.classes = None
-            self.dense_array = np.ascontiguousarray(bound.targets)
-            self.dense = <const char *>address(self.dense_array)
+        self.classes = bound.kernel == "softmax"
+        self.targets.begin("targets", bound.targets)
 
     cdef int losses_and_deltas(self, long step, const void *h, void *dh,
                                team *threads) except -1 nogil:
@@ -97,6 +95,9 @@ cdef class CompiledHead(Head):
         self.now = step
         self.first = (step - 1) % self.block_steps * self.batch
         self.h = h
+        self.targets_now = self.targets.row(step, BACK)
+        if self.classes:
+            self.targets.integers(self.targets_now, self.batch, self.classes_now)
         team_run(threads, project, <void *>self)
         team_run(threads, compare, <void *>self)
         for b in range(self.batch):
@@ -119,17 +120,14 @@ cdef class CompiledHead(Head):
     cdef void compare(self, int member, int members) noexcept nogil:
         """Share of the losses: rows of y become the derivative by y."""
         cdef const membptt_kernels *k = self.k
-        cdef long lo = share(self.batch, member, members), b
+        cdef long lo = share(self.batch, member, members)
         cdef long hi = share(self.batch, member + 1, members)
-        cdef long done = (self.now - 1) * self.batch
-        if self.classes is not None:
-            for b in range(lo, hi):
-                self.classes_now[b] = self.classes.at(done + b)
+        if self.classes:
             k.softmax(self.d, self.classes_now, self.losses, self.outputs, self.rows, self.first,
                       self.scale, lo, hi)
         else:
-            k.squared_error(self.d, self.dense + done * self.outputs * k.itemsize, self.losses,
-                            self.outputs, self.rows, self.first, self.scale, lo, hi)
+            k.squared_error(self.d, self.targets_now, self.losses, self.outputs, self.rows,
+                            self.first, self.scale, lo, hi)
 
     cdef void add_to_dh(self, void *dh, long lo, long hi) noexcept nogil:
         self.k.product_back(self.d, self.packed_back, dh, self.batch, self.panels, 1,

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from membptt.blocks import sequence
 from membptt.checks import integer
 from membptt.executor.executor import bptt
 from membptt.oracle.full import full_bptt
@@ -125,7 +126,7 @@ def check_gradients(cell, inputs=None, head=None, schedule=None, state=None, sam
     cell = in_double(cell)
     if inputs is None:
         inputs = generator.standard_normal((7, 2, *cell.input_shape))
-    inputs = np.asarray(inputs)
+    inputs = np.asarray(sequence("inputs", inputs))
     if inputs.dtype.kind == "f":
         inputs = inputs.astype(np.float64)
     batch = inputs.shape[1]
@@ -290,7 +291,7 @@ def in_double(cell):
 
 def bound_in_double(bound):
     """Return a float64 copy of a bound head with parameters of its own."""
-    targets = bound.targets
+    targets = np.asarray(bound.targets)
     if targets.dtype.kind == "f":
         targets = targets.astype(np.float64)
     return in_double(bound.head).with_targets(targets)

@@ -16,6 +16,7 @@ import math
 
 import numpy as np
 
+from membptt.blocks import sequence
 from membptt.checks import check_dtype, check_tokens, integer
 
 
@@ -49,12 +50,17 @@ class Head:
     def with_targets(self, targets):
         """Return this head bound to the targets of one window.
 
+        Parameters
+        ----------
+        targets : numpy.ndarray or reader
+            As the head's loss needs them; see `membptt.blocks` for what is read block by block.
+
         Raises
         ------
         ValueError, TypeError
             If the shape or the dtype does not fit, or a class is out of range.
         """
-        targets = np.asarray(targets)
+        targets = sequence("targets", targets, self.outputs)
         self.check_targets(targets)
         return BoundHead(self, targets)
 
