@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from membptt import full_bptt, rtrl, truncated_bptt
+from membptt import LSTM, Adam, SoftmaxHead, full_bptt, rtrl, truncated_bptt
+from membptt.training.tasks import copy_memory
 
 T = 11
 
@@ -87,3 +88,32 @@ def test_bad_windows_are_refused(window):
     one.inputs[7] = np.inf
     with pytest.raises(ValueError, match="inputs hold NaN or infinity at step 8"):
         truncated_bptt(*one.arguments(), 3)
+
+
+class AtTheEnd:
+    """A head whose loss is that of the last step."""
+
+    kernel = None
+
+    def __init__(self, head, targets):
+        self.steps, self.params = len(targets), head.params
+        self.last = head.with_targets(targets[-1:])
+
+    def forward_backward(self, step, h, grads):
+        return self.last.forward_backward(1, h, grads) if step == self.steps else (0.0, 0 * h)
+
+
+@pytest.mark.parametrize(("back", "learns"), [(12, False), (21, False), (22, True)])
+def test_a_dependence_beyond_the_window_is_not_learned(back, learns):
+    """One of four symbols is kept for 20 steps; docs/truncated-bptt.md does the same with 60."""
+    H, batch, losses = 12, 16, []
+    cell, head = LSTM(6, H), SoftmaxHead(H, 4)
+    cell.params["b"][: 2 * H] = np.repeat([-2.5, 2.5], H)  # forget slowly
+    adam = Adam(cell.params | head.params, learning_rate=0.03)
+    for update in range(150):
+        example = copy_memory(20, batch, 1, 4, seed=update)
+        result = truncated_bptt(cell, example.inputs, AtTheEnd(head, example.targets), back)
+        adam.step(result.grads)
+        losses.append(result.loss)
+    assert (np.mean(losses[-10:]) < 0.1) == learns
+    assert learns or np.mean(losses[-10:]) > 1.3  # to guess is log 4 = 1.386
