@@ -1,4 +1,4 @@
-"""Amounts of memory as people write them.
+"""Amounts of memory as people write them, and who holds how much of a device's.
 
 ``"2 MiB"`` is 2,097,152 bytes and ``"2 MB"`` is 2,000,000: prefixes with an ``i`` are powers of
 1024, the others powers of 1000 (IEC 80000-13). Nothing here knows about cells or schedules.
@@ -98,3 +98,53 @@ class Units:
     def __post_init__(self):
         object.__setattr__(self, "count", integer("units", self.count))
         object.__setattr__(self, "alpha", integer("alpha", self.alpha, minimum=1))
+
+
+class Ledger:
+    """Who holds how many bytes of a device's memory, by name.
+
+    tracemalloc sees what NumPy takes, but nothing on a GPU; and what a pool of memory holds says
+    little about what is in use. So whoever takes memory there writes it down here.
+
+    Attributes
+    ----------
+    held : dict of str to int
+        Bytes in use now.
+    peak : int
+        The most bytes that were in use at once.
+    allocations : int
+        How often memory was taken.
+
+    Examples
+    --------
+    >>> ledger = Ledger()
+    >>> ledger.take("arena", 4096)
+    >>> ledger.take("block", 1024)
+    >>> ledger.give("block")
+    >>> ledger.total, ledger.peak, ledger.allocations
+    (4096, 5120, 2)
+    """
+
+    def __init__(self):
+        self.held = {}
+        self.peak = self.allocations = 0
+
+    @property
+    def total(self):
+        """Bytes in use now."""
+        return sum(self.held.values())
+
+    def take(self, name, nbytes):
+        """Write down that `nbytes` more are held under `name`."""
+        self.held[name] = self.held.get(name, 0) + nbytes
+        self.allocations += 1
+        self.peak = max(self.peak, self.total)
+
+    def give(self, name):
+        """Write down that what `name` holds was given back; a KeyError if it holds nothing."""
+        del self.held[name]
+
+    def __str__(self):
+        rows = [*self.held.items(), ("total", self.total), ("peak", self.peak)]
+        width = max(len(name) for name, _ in rows)
+        return "\n".join(f"{name:<{width}} {format_bytes(nbytes):>9}" for name, nbytes in rows)

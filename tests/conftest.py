@@ -1,5 +1,8 @@
 """What the tests share: small networks with a window to run them on."""
 
+import os
+import shlex
+import shutil
 from dataclasses import dataclass
 
 import numpy as np
@@ -78,3 +81,12 @@ def bits(result):
 @pytest.fixture(name="bits")
 def bits_fixture():
     return bits
+
+
+@pytest.fixture(scope="session")
+def compiler():
+    """Return the command of a C compiler, or skip."""
+    command = shlex.split(os.environ.get("CC", "cc"))
+    if shutil.which(command[0]) is None:
+        pytest.skip(f"there is no C compiler {command[0]}")
+    return command

@@ -9,6 +9,7 @@ import membptt
 ORDER = [
     "_version",
     "checks",
+    "arrays",
     "blocks",
     "memory",
     "files",

@@ -13,9 +13,8 @@ import math
 
 import numpy as np
 
+from membptt.arrays import add_rows, array_module, check_backend, from_host, namespace
 from membptt.checks import check_dtype, integer
-
-BACKENDS = ("numpy", "cython")
 
 
 class Cell:
@@ -55,13 +54,11 @@ class Cell:
         self.input_size = integer("input_size", input_size, minimum=1)
         self.hidden_size = integer("hidden_size", hidden_size, minimum=1)
         self.dtype = check_dtype(dtype)
-        if backend not in BACKENDS:
-            raise ValueError(f"backend is {backend!r}; give one of {', '.join(BACKENDS)}")
-        self.backend = backend
+        self.backend = check_backend(backend)
         generator = np.random.default_rng(integer("seed", seed, minimum=0))
         bound = 1 / math.sqrt(self.hidden_size)
         self.params = {
-            name: generator.uniform(-bound, bound, shape).astype(self.dtype)
+            name: from_host(generator.uniform(-bound, bound, shape).astype(self.dtype), backend)
             for name, shape in self.param_shapes().items()
         }
 
@@ -106,26 +103,34 @@ class Cell:
 
     def zero_state(self, batch):
         """Return a hidden state of zeros, one array for each of `hidden_names`."""
-        return tuple(np.zeros(shape, self.dtype) for shape in self.hidden_shapes(batch))
+        xp = array_module(self.backend)
+        return tuple(xp.zeros(shape, dtype=self.dtype) for shape in self.hidden_shapes(batch))
 
     # -- what forward_step and backward_step share ------------------------------------------------
 
     def preactivations(self, x, h_prev):
         """Return a = x W_x + h_prev W_h + b, [B, G H]; for tokens x [B], row x of W_x."""
         p = self.params
-        projected = p["W_x"][x] if x.ndim == 1 else x @ p["W_x"]
+        xp = namespace(h_prev)
+        projected = xp.take(p["W_x"], x, axis=0) if x.ndim == 1 else x @ p["W_x"]
         return projected + h_prev @ p["W_h"] + p["b"]
 
     def add_gradients(self, grads, x, h_prev, da):
         """Add what this step's deltas da [B, G H] give to the gradients of W_x, W_h and b."""
         if x.ndim == 1:
-            np.add.at(grads["W_x"], x, da)  # row x of W_x was used: only it gets a share
+            add_rows(grads["W_x"], x, da)  # row x of W_x was used: only it gets a share
         else:
             grads["W_x"] += x.T @ da
         grads["W_h"] += h_prev.T @ da
-        grads["b"] += da.sum(axis=0)
+        grads["b"] += namespace(da).sum(da, axis=0)
+
+
+def columns(a, count):
+    """Return `count` blocks of the columns of a [B, count H], each [B, H]: one for each gate."""
+    width = a.shape[1] // count
+    return [a[:, k * width : (k + 1) * width] for k in range(count)]
 
 
 def sigmoid(a):
     """Return 1 / (1 + exp(-a)), written with tanh so that no exponential can overflow."""
-    return 0.5 * (1 + np.tanh(0.5 * a))
+    return 0.5 * (1 + namespace(a).tanh(0.5 * a))

@@ -9,9 +9,8 @@ Hidden state: (h, c), 2H numbers a row. Internal state: h_prev, c_prev, i, f, g,
 α = 3: c, tanh(c) and h follow from them element by element, without a matrix product.
 """
 
-import numpy as np
-
-from membptt.cells.base import Cell, sigmoid
+from membptt.arrays import namespace
+from membptt.cells.base import Cell, columns, sigmoid
 
 
 class LSTM(Cell):
@@ -37,11 +36,12 @@ class LSTM(Cell):
             (h, c) and (h_prev, c_prev, i, f, g, o).
         """
         h_prev, c_prev = state
+        xp = namespace(h_prev)
         a = self.preactivations(x, h_prev)
-        a_i, a_f, a_g, a_o = np.split(a, 4, axis=1)
+        a_i, a_f, a_g, a_o = columns(a, 4)
         i = sigmoid(a_i)
         f = sigmoid(a_f)
-        g = np.tanh(a_g)
+        g = xp.tanh(a_g)
         o = sigmoid(a_o)
         internal = (h_prev, c_prev, i, f, g, o)
         return self.state_from_internal(internal), internal
@@ -67,13 +67,14 @@ class LSTM(Cell):
         """
         h_prev, c_prev, i, f, g, o = internal
         dh, dc = dstate
-        tanh_c = np.tanh(f * c_prev + i * g)
+        xp = namespace(dh)
+        tanh_c = xp.tanh(f * c_prev + i * g)
         dc = dc + dh * o * (1 - tanh_c * tanh_c)  # h = o tanh(c): tanh' = 1 - tanh²
         da_i = dc * g * i * (1 - i)  # c = f c_prev + i g, σ' = σ (1 - σ)
         da_f = dc * c_prev * f * (1 - f)
         da_g = dc * i * (1 - g * g)
         da_o = dh * tanh_c * o * (1 - o)
-        da = np.concatenate((da_i, da_f, da_g, da_o), axis=1)
+        da = xp.concat((da_i, da_f, da_g, da_o), axis=1)
         self.add_gradients(grads, x, h_prev, da)
         dh_prev = da @ self.params["W_h"].T
         dc_prev = dc * f
@@ -83,5 +84,5 @@ class LSTM(Cell):
         """Return the hidden state after the step, from its internal state: no product."""
         _, c_prev, i, f, g, o = internal
         c = f * c_prev + i * g
-        h = o * np.tanh(c)
+        h = o * namespace(c).tanh(c)
         return h, c

@@ -7,8 +7,7 @@ Hidden state: h, H numbers a row. Internal state: h_prev and h, 2H numbers, so Î
 1 - hÂ², which needs no pre-activation.
 """
 
-import numpy as np
-
+from membptt.arrays import namespace
 from membptt.cells.base import Cell
 
 
@@ -36,7 +35,7 @@ class RNN(Cell):
         """
         (h_prev,) = state
         a = self.preactivations(x, h_prev)
-        h = np.tanh(a)
+        h = namespace(a).tanh(a)
         return (h,), (h_prev, h)
 
     def backward_step(self, x, internal, dstate, grads):

@@ -5,7 +5,7 @@ from argparse import SUPPRESS
 
 import numpy as np
 
-from membptt.cells.base import BACKENDS
+from membptt.arrays import BACKENDS
 from membptt.checks import DTYPES
 from membptt.executor import bptt
 from membptt.oracle.differences import check_gradients

@@ -8,7 +8,7 @@ from argparse import SUPPRESS
 
 from tqdm import tqdm
 
-from membptt.cells.base import BACKENDS
+from membptt.arrays import BACKENDS
 from membptt.checks import DTYPES
 from membptt.cli.interrupts import Deferred
 from membptt.cli.values import real, whole
