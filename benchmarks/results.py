@@ -26,7 +26,7 @@ from membptt.memory import format_bytes
 
 HERE = Path(__file__).parent
 PAGE = HERE.parent / "docs" / "results.md"
-BEGIN, END = "<!-- begin measured -->", "<!-- end measured -->"
+FIGURE = HERE.parent / "docs" / "truncation.svg"
 
 
 def measured(program, *arguments):
@@ -177,23 +177,65 @@ def pytorch(quick):
     yield from table(heads, rows)
 
 
+def truncation(quick):
+    """Yield the section on truncated BPTT; draw its figure beside the page."""
+    found = measured("truncation.py", *(("--quick",) if quick else ("--plot", FIGURE)))
+    updates = found["updates"]
+    yield "## Truncated or exact, at equal memory\n"
+    yield (
+        f"Losses after {updates['copy']} sequences of the copy task (a symbol kept for 100 steps) "
+        f"and {updates['text']} of text (400 steps each), by truncated BPTT with a window of k "
+        "steps and by exact BPTT under an `optimal` schedule within the same bytes, k internal "
+        "states: nats a prediction, the mean of the last tenth. *Every window*: truncated, with an "
+        "update after every window. `python benchmarks/truncation.py` explains and repeats it.\n"
+    )
+    rows = [
+        (
+            row["task"],
+            row["states"],
+            format_bytes(row["bytes"]),
+            f"{row['bytes'] / row['full_bytes']:.1%}",
+            f"{row['exact_forward_steps_per_step']:.3f}",
+            f"{row['exact_loss']:.3f}",
+            f"{row['truncated_loss']:.3f}",
+            "" if row["task"] == "copy" else f"{row['truncated_every_window_loss']:.3f}",
+        )
+        for row in found["rows"]
+    ]
+    heads = "task", "k", "saved states", "of full BPTT's", "forward steps per step, exact"
+    yield from table((*heads, "exact", "truncated", "every window"), rows)
+    yield "![Loss reached against memory, for both tasks and methods](truncation.svg)\n"
+
+
+def written(page, name, lines):
+    """Return the page with these lines between the comments that bear the name."""
+    begin, end = f"<!-- begin {name} -->", f"<!-- end {name} -->"
+    before, _, rest = page.partition(begin)
+    _, found, after = rest.partition(end)
+    if not found:
+        sys.exit(f"{PAGE} has lost the comments {begin} and {end}")
+    return before + "\n".join((f"{begin}\n", *lines, end)) + after
+
+
+# What stands between two comments of the page, in the order of the page.
+PARTS = {"measured": (strategies, growth, lookahead, pytorch), "truncation": (truncation,)}
+
+
 def main():
     """Measure, and write the page."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--quick", action="store_true")
     quick = parser.parse_args().quick
-    before, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
-    _, found, after = rest.partition(END)
-    if not found:
-        sys.exit(f"{PAGE} has lost the comments {BEGIN} and {END}")
-    lines = [machine(), ""]
-    for section in (strategies, growth, lookahead, pytorch):
-        lines += section(quick)
-    text = "\n".join(lines)
+    page = PAGE.read_text(encoding="utf-8")
+    for name, sections in PARTS.items():
+        lines = [machine(), ""] if name == "measured" else []
+        for section in sections:
+            lines += section(quick)
+        page = written(page, name, lines)
     if quick:
-        print(text)
+        print(page)
     else:
-        PAGE.write_text(f"{before}{BEGIN}\n\n{text}\n{END}{after}", encoding="utf-8")
+        PAGE.write_text(page, encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ from math import prod
 
 import numpy as np
 
+from membptt.blocks import Blocks
 from membptt.checks import integer
 from membptt.executor.chain import make_chain
 from membptt.executor.result import Result, Stats
@@ -73,7 +74,7 @@ def truncated_bptt(cell, inputs, head, window, state=None, stride=None):
         end = min(done + stride, steps)
         part = Part(head, begin, done)
         chain = make_chain(cell, part, end - begin, batch)
-        chain.begin(inputs[begin:end], part, entering, stored)
+        chain.begin(steps_of(inputs, begin, end), part, entering, stored)
         for step in range(1, end - begin + 1):
             chain.forward(step - 1, step, (step - 1) * size)
         following = max(0, end + stride - window)
@@ -99,6 +100,15 @@ def truncated_bptt(cell, inputs, head, window, state=None, stride=None):
     seconds = time.perf_counter() - started
     stats = Stats(forwards, forwards, stored.nbytes, stored.nbytes, workspace, seconds)
     return Result(loss, grads, last, state_grad, stats)
+
+
+def steps_of(inputs, begin, end):
+    """Return the inputs of the steps begin + 1 ... end, read from where they are."""
+    if not isinstance(inputs, Blocks):
+        return inputs[begin:end]
+    block = np.empty((end - begin, *inputs.shape[1:]), inputs.dtype)
+    inputs.read(begin, block)
+    return block
 
 
 def copies(buffer, at, shapes, dtype):

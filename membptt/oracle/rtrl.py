@@ -24,6 +24,7 @@ import time
 
 import numpy as np
 
+from membptt.blocks import sequence
 from membptt.executor.result import Result, Stats
 from membptt.executor.window import check_finite, check_inputs, check_window
 from membptt.oracle.differences import bound_in_double, in_double
@@ -64,7 +65,7 @@ def rtrl(cell, inputs, head, state=None):
     """
     started = time.perf_counter()
     cell = in_double(cell)
-    inputs = np.asarray(inputs)
+    inputs = np.asarray(sequence("inputs", inputs))
     if inputs.dtype.kind == "f":
         inputs = inputs.astype(np.float64)
     inputs = check_inputs(cell, inputs)

@@ -7,6 +7,7 @@ from pathlib import Path
 from membptt.files import replacing
 from membptt.memory import Units, format_bytes
 from membptt.paper.costs import ALPHA, STEPS
+from membptt.paper.disk import RATIO_STEPS, UNITS
 from membptt.schedules import schedule
 from membptt.view.chart import Axis, chart
 from membptt.view.svg import draw
@@ -23,10 +24,13 @@ figure { margin: 1.5rem 0; overflow-x: auto; } svg { max-width: 100%; height: au
 """
 
 PER_STEP = "forward steps per step"
-LENGTH = Axis("T, steps of the sequence", log=True)
+LENGTH = Axis("T, steps of the sequence", log=True, ticks="{:,.0f}".format)
 MEMORY = Axis(
     f"all saved states in units of one hidden state; full BPTT needs {STEPS * ALPHA:,}", log=True
 )
+
+TIME = Axis("time of an iteration, of full BPTT's")
+RATIO = Axis("ρ, time of a transfer over that of a forward step", log=True)
 
 # Name of the figure: its title, its axes, and what it shows.
 FIGURES = {
@@ -81,6 +85,28 @@ FIGURES = {
         (LENGTH, Axis("MiB allocated at most", log=True)),
         "Peak of all that an iteration allocates, parameters and inputs excepted.",
     ),
+    "disk-length": (
+        "States on disk: time against length",
+        (LENGTH, TIME),
+        "By the model: with a disk, for three ρ, the interval long enough that nobody waits; and "
+        "Revolve and the optimum in memory alone.",
+    ),
+    "disk-ratio": (
+        f"States on disk: time against ρ, T = {RATIO_STEPS:,}",
+        (RATIO, Axis(TIME.label, limits=(1, 4))),
+        "By the model. An interval that fits grows with ρ; with the shortest one transfers are "
+        "waited for, and time grows without end.",
+    ),
+    "disk-measured-length": (
+        "Time against length, measured",
+        (LENGTH, TIME),
+        "The disk as fast as it is, beside memory alone.",
+    ),
+    "disk-measured-ratio": (
+        "Time against ρ, measured",
+        (RATIO, TIME),
+        "The folder throttled; beside each line what the model says.",
+    ),
 }
 
 WHY = """In the paper's recurrence a saved hidden state keeps its memory until every step after it
@@ -95,8 +121,12 @@ program can state. Costs are exact and the same on every machine. Where the pape
 known for sure it stands beside ours; its curves are drawn anew from its recurrences. A backward
 step is taken to last as long as two forward steps. Every number is in numbers.json."""
 
-LEFT_OUT = """Left out: the overhead figures of Kukreja et al. (2018), which depend on the speed of
-a disk; only the forward steps of strategy disk are drawn here."""
+ABOUT_DISK = f"""Kukreja, Hückelheim and Gorman (2018) let a large, slow tier take part: hidden
+states go there at intervals and come back in time. What their abstract states stands beside what
+the cost model says, and beside what this machine takes with its folder for temporary files, also
+throttled to a chosen ρ: the time to transfer one hidden state over that of one forward step. The
+memory is {UNITS} hidden states throughout, those on their way included; times are over full
+BPTT's."""
 
 
 def write_report(folder, numbers):
@@ -107,7 +137,8 @@ def write_report(folder, numbers):
     folder : str or path
         Made if it is not there.
     numbers : dict
-        From `membptt.paper.costs.all_costs`, with `measured` from `membptt.paper.measured.measure`.
+        From `membptt.paper.all_costs`, with `measured` from `membptt.paper.measure`, `disk` from
+        `membptt.paper.disk_costs` and `disk_measured` from `membptt.paper.measure_disk`.
 
     Returns
     -------
@@ -129,6 +160,7 @@ def write_report(folder, numbers):
 def draw_figures(numbers):
     """Return the text of each figure by its name."""
     lines = numbers["figures"] | measured_lines(numbers["measured"])
+    lines |= numbers["disk"]["figures"] | disk_lines(numbers["disk_measured"])
     drawings = {}
     for name, (title, (across, upwards), _) in FIGURES.items():
         series = {line: _numeric(*points) for line, points in lines[name].items()}
@@ -147,16 +179,31 @@ def measured_lines(measured):
     return {"measured-time": time, "measured-memory": memory}
 
 
+def disk_lines(measured):
+    """Return the lines of the two measured figures with states on disk."""
+    names = ("disk", "optimal", "revolve")
+    lengths = [row["steps"] for row in measured["by_length"]]
+    by_length = {
+        name: (lengths, [row[f"{name}_time_factor"] for row in measured["by_length"]])
+        for name in names
+    }
+    shortest = min(row["interval"] for row in measured["by_ratio"])
+    # A row whose interval need not grow stands on both lines.
+    kinds = {
+        f"interval {shortest}": lambda row: row["interval"] == shortest,
+        "interval fits": lambda row: row["interval"] == max(shortest, round(row["ratio"])),
+    }
+    by_ratio = {}
+    for key, suffix in (("time_factor", ""), ("predicted_time_factor", ", model")):
+        for kind, chosen in kinds.items():
+            rows = [row for row in measured["by_ratio"] if chosen(row)]
+            by_ratio[kind + suffix] = [row["ratio"] for row in rows], [row[key] for row in rows]
+    return {"disk-measured-length": by_length, "disk-measured-ratio": by_ratio}
+
+
 def tables(numbers):
     """Return title, headings and rows of each table."""
-    yield (
-        "Claims",
-        ("claim", "paper", "this program", "holds"),
-        [
-            (one["claim"], one["paper"] or "-", one["ours"], "yes" if one["holds"] else "no")
-            for one in numbers["claims"]
-        ],
-    )
+    yield claims_table("Claims", numbers["claims"])
     yield (
         f"T = {STEPS}, 95 % of the memory saved",
         ("strategy", PER_STEP, "time, of full BPTT's", "paper"),
@@ -227,6 +274,51 @@ def tables(numbers):
             for row in measured["rows"]
         ],
     )
+    yield claims_table("Claims of Kukreja et al. (2018)", numbers["disk"]["claims"])
+    disk = numbers["disk_measured"]
+    sizes = (
+        f"LSTM, hidden {disk['hidden']}, batch {disk['batch']}, one thread, "
+        f"{format_bytes(disk['memory_bytes'])}"
+    )
+    yield (
+        f"States on disk, measured: {sizes}",
+        ("T", "full, s", "interval", "disk", "optimal", "revolve", "forward steps of each"),
+        [
+            (
+                f"{row['steps']:,}",
+                f"{row['full_seconds']:.3f}",
+                row["interval"],
+                *(f"{row[f'{name}_time_factor']:.2f}" for name in ("disk", "optimal", "revolve")),
+                ", ".join(
+                    f"{row[f'{name}_forward_steps']:,}" for name in ("disk", "optimal", "revolve")
+                ),
+            )
+            for row in disk["by_length"]
+        ],
+    )
+    yield (
+        f"The folder throttled, T = {disk['by_ratio'][0]['steps']:,}",
+        ("ρ", "interval", "time, of full BPTT's", "by the model"),
+        [
+            (
+                f"{row['ratio']:g}",
+                row["interval"],
+                f"{row['time_factor']:.2f}",
+                f"{row['predicted_time_factor']:.2f}",
+            )
+            for row in disk["by_ratio"]
+        ],
+    )
+
+
+def claims_table(title, claims):
+    """Return title, headings and rows of a table of claims."""
+    heads = "claim", "paper", "this program", "holds"
+    rows = [
+        (one["claim"], one["paper"] or "-", one["ours"], "yes" if one["holds"] else "no")
+        for one in claims
+    ]
+    return title, heads, rows
 
 
 def text(numbers):
@@ -246,7 +338,8 @@ def html(numbers, drawings):
     parts = [
         '<!doctype html>\n<html lang="en">\n<head><meta charset="utf-8">',
         '<meta name="viewport" content="width=device-width, initial-scale=1">',
-        f"<title>Gruslys et al. 2016, once more</title>\n<style>{STYLE}</style></head>\n<body>",
+        "<title>Gruslys et al. 2016 and Kukreja et al. 2018, once more</title>",
+        f"<style>{STYLE}</style></head>\n<body>",
         "<h1>Memory-Efficient Backpropagation Through Time, once more</h1>",
         f"<p>{escape(ABOUT)} Written by membptt {escape(machine['membptt'])}.</p>",
     ]
@@ -266,7 +359,16 @@ def html(numbers, drawings):
         _figure("measured-time", drawings),
         _figure("measured-memory", drawings),
         _html_table(*every[4]),
-        f"<p>{escape(LEFT_OUT)}</p>\n</body>\n</html>\n",
+        "<h2>Beyond memory constraints with constant overheads, once more</h2>",
+        f"<p>{escape(ABOUT_DISK)}</p>",
+        _html_table(*every[5]),
+        _figure("disk-length", drawings),
+        _figure("disk-ratio", drawings),
+        _figure("disk-measured-length", drawings),
+        _html_table(*every[6]),
+        _figure("disk-measured-ratio", drawings),
+        _html_table(*every[7]),
+        "</body>\n</html>\n",
     ]
     return "\n".join(parts)
 

@@ -78,6 +78,25 @@ def test_the_forward_pass_is_exact_and_the_memory_one_window(window, back, strid
     assert found.stats.forward_steps == steps
 
 
+class Reader:
+    """Inputs that are read in blocks, as from a file."""
+
+    def __init__(self, array):
+        self.array, self.shape, self.dtype = array, array.shape, array.dtype
+
+    def __getitem__(self, index):
+        return self.array[index]
+
+
+def test_inputs_that_are_read_in_blocks(window):
+    one = window("lstm", T=T, dtype="float64", tokens=False)
+    blocks = Reader(one.inputs)
+    for method, more in ((truncated_bptt, (4,)), (rtrl, ())):
+        found = method(one.cell, blocks, one.head, *more)
+        for name, gradient in method(*one.arguments(), *more).grads.items():
+            assert found.grads[name].tobytes() == gradient.tobytes()
+
+
 def test_bad_windows_are_refused(window):
     one = window()
     with pytest.raises(ValueError, match="window is 0; give at least 1"):

@@ -7,22 +7,29 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
-from membptt.paper import all_costs, measure, write_report
+from membptt.memory import Units
+from membptt.paper import all_costs, disk_costs, measure, measure_disk, write_report
 from membptt.paper import costs as module
+from membptt.paper import disk as on_disk
 from membptt.paper.measured import STRATEGIES
 from membptt.paper.report import FIGURES, text
+from membptt.schedules import Advance, schedule
 from membptt.solver import recurrences
 
 
 @pytest.fixture(scope="module")
 def numbers():
     small = measure(hidden=8, batch=2, lengths=(80, 160), repeats=1)
-    return all_costs() | {"measured": small}
+    small_disk = measure_disk(hidden=8, batch=2, lengths=(80, 160), steps=200, repeats=1)
+    disk = {"disk": disk_costs(), "disk_measured": small_disk}
+    return all_costs() | {"measured": small} | disk
 
 
 def test_every_claim_holds(numbers):
     assert len(numbers["claims"]) == 4
     assert all(claim["holds"] for claim in numbers["claims"])
+    assert len(numbers["disk"]["claims"]) == 3
+    assert all(claim["holds"] for claim in numbers["disk"]["claims"])
 
 
 def test_the_headline(numbers):
@@ -78,6 +85,42 @@ def test_no_line_of_a_strategy_goes_below_the_optimum(numbers):
             if strategy == "disk":  # has memory that no budget counts
                 continue
             assert not (np.array(costs, float) < optimal - 1e-12).any()
+
+
+def test_the_time_of_a_disk_by_counting_its_actions():
+    """Transfers and steps counted one by one, each half of the run as long as its slower part."""
+    steps, ratio, interval = 100, 30.0, 10
+    planned = schedule(steps, Units(on_disk.UNITS, 3), "disk", interval=interval)
+    begun = False
+    halves = {False: [0.0, 0.0], True: [0.0, 0.0]}  # before and after the first backward's run
+    for action in planned:
+        begun = begun or (not isinstance(action, Advance) and action.row[1] >= steps - interval)
+        kind = type(action).__name__
+        halves[begun][0] += action.stop - action.start if kind.startswith("Advance") else 0
+        halves[begun][0] += on_disk.BACKWARD_RATIO if kind == "Backward" else 0
+        halves[begun][1] += ratio if kind in ("Store", "Fetch") else 0
+    seconds = sum(map(max, halves.values()))
+    assert on_disk.disk_time(steps, ratio, interval=interval)[0] == pytest.approx(seconds / 300)
+
+
+def test_a_disk_costs_the_same_at_any_length_and_memory_alone_does_not(numbers):
+    lines = numbers["disk"]["figures"]["disk-length"]
+    for name, (lengths, times) in lines.items():
+        at = dict(zip(lengths, times, strict=True))
+        growth = times[-1] / at[lengths[len(lengths) // 2]]
+        assert growth < 1.02 if name.startswith("disk, ρ = 1") else growth > 1, name
+
+
+def test_what_is_measured_with_a_disk(numbers):
+    found = numbers["disk_measured"]
+    assert [row["steps"] for row in found["by_length"]] == [80, 160]
+    for row in found["by_length"]:
+        assert row["interval"] == 10
+        assert row["disk_forward_steps"] <= row["optimal_forward_steps"]
+        assert row["optimal_forward_steps"] < row["revolve_forward_steps"]
+    assert [(row["ratio"], row["interval"]) for row in found["by_ratio"]] == [
+        (2.5, 10), (10, 10), (40, 10), (40, 40), (80, 10), (80, 80),
+    ]  # fmt: skip
 
 
 def test_what_is_measured_within_its_budget(numbers):
