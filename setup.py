@@ -18,6 +18,7 @@ MODULES = {
     "membptt.executor._executor": [],
     "membptt.executor._spill": [],
     "membptt.executor._lookahead": [],
+    "membptt.solver._expand": [],
     "membptt.solver._chains": [],
     "membptt.solver._solver": [],
     "membptt.schedules._emit": [],

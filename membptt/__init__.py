@@ -30,12 +30,21 @@ if importlib.util.find_spec("membptt.kernels._kernels") is None:
 from membptt._version import __version__
 from membptt.baselines.truncated import truncated_bptt
 from membptt.cells import LSTM, RNN, Cell, Custom
-from membptt.executor import Executor, Result, Stats, bptt, bptt_stream, disk_schedule
+from membptt.executor import (
+    Executor,
+    Result,
+    Stats,
+    bptt,
+    bptt_stream,
+    disk_schedule,
+    expand_schedule,
+)
 from membptt.memory import Units, parse_bytes
 from membptt.oracle.differences import check_gradients, check_step
 from membptt.oracle.full import full_bptt
 from membptt.oracle.rtrl import rtrl
 from membptt.schedules import Schedule, schedule
+from membptt.solver.expand import ExpandCost
 from membptt.solver.strategies import forward_steps
 from membptt.training import Adam, Corpus, LinearHead, SoftmaxHead, Trainer
 
@@ -47,6 +56,7 @@ __all__ = [
     "Corpus",
     "Custom",
     "Executor",
+    "ExpandCost",
     "LinearHead",
     "Result",
     "Schedule",
@@ -60,6 +70,7 @@ __all__ = [
     "check_gradients",
     "check_step",
     "disk_schedule",
+    "expand_schedule",
     "forward_steps",
     "full_bptt",
     "parse_bytes",

@@ -13,6 +13,7 @@ from membptt.memory import Units
 from membptt.oracle.proof import MOST_STEPS, prove
 from membptt.schedules import cheapest_budget, schedule, trade_off
 from membptt.solver import STRATEGIES
+from membptt.solver.expand import ExpandCost
 from membptt.solver.strategies import Sizes
 from membptt.training.corpus import Corpus
 from membptt.training.heads import SoftmaxHead
@@ -62,6 +63,14 @@ def add_arguments(subparsers):
     sizes.add_argument("--batch", type=whole, help="sequences side by side (16)")
     sizes.add_argument("--dtype", choices=DTYPES, help="of the states (float32)")
     parser.add_argument("--strategy", choices=tuple(STRATEGIES), default="optimal")
+    parser.add_argument(
+        "--expand-cost",
+        nargs=2,
+        type=real,
+        metavar=("FIXED", "PER_STEP"),
+        help="with --strategy expand: computing q steps at once costs FIXED + PER_STEP q forward "
+        "steps (default: 0 0.5; --measure finds out)",
+    )
     parser.add_argument("--actions", action="store_true", help="print every action")
     parser.add_argument(
         "--html",
@@ -200,7 +209,10 @@ def plan(args, timed=None):
     elif args.max_slowdown is not None:
         memory = cheapest_budget(args.steps, args.max_slowdown, args.strategy, **sizes)
     asked = args.steps, memory, args.strategy, sizes.get("cell"), sizes.get("batch", 1)
-    return schedule(*asked) if timed is None else timed.plan(*asked)
+    if timed is not None:
+        return timed.plan(*asked)
+    cost = None if args.expand_cost is None else ExpandCost(*args.expand_cost)
+    return schedule(*asked, expand_cost=cost)
 
 
 class Timed:
@@ -296,4 +308,15 @@ def report(planned):
         "saved_fraction": planned.saved_fraction,
         "time_factor": planned.time_factor(),
         **({} if planned.lower_bound is None else {"lower_bound": planned.lower_bound}),
+        **({} if planned.expand_cost is None else expansions(planned)),
+    }
+
+
+def expansions(planned):
+    """Return what a schedule of strategy expand does beside forward steps."""
+    price = planned.expand_cost
+    return {
+        "expansions": planned.expansions,
+        "expanded_steps": planned.expanded_steps,
+        "expand_cost": [price.fixed, price.per_step],
     }

@@ -2,7 +2,16 @@
 
 from membptt.executor.disk import disk_schedule
 from membptt.executor.executor import Executor, bptt
+from membptt.executor.expand import expand_schedule
 from membptt.executor.result import Result, Stats
 from membptt.executor.stream import bptt_stream
 
-__all__ = ["Executor", "Result", "Stats", "bptt", "bptt_stream", "disk_schedule"]
+__all__ = [
+    "Executor",
+    "Result",
+    "Stats",
+    "bptt",
+    "bptt_stream",
+    "disk_schedule",
+    "expand_schedule",
+]

@@ -25,6 +25,7 @@ cdef enum:
     PREFETCH = 7
     FETCH = 8
     DROP = 9
+    EXPAND = 10
 
     HIDDEN = 0
     INTERNAL = 1
@@ -43,8 +44,8 @@ cdef enum Fault:
 assert (ADVANCE, SAVE_HIDDEN, SAVE_INTERNAL, RESTORE, BACKWARD, FREE) == (
     actions.ADVANCE, actions.SAVE_HIDDEN, actions.SAVE_INTERNAL, actions.RESTORE,
     actions.BACKWARD, actions.FREE)
-assert (STORE, PREFETCH, FETCH, DROP) == (
-    actions.STORE, actions.PREFETCH, actions.FETCH, actions.DROP)
+assert (STORE, PREFETCH, FETCH, DROP, EXPAND) == (
+    actions.STORE, actions.PREFETCH, actions.FETCH, actions.DROP, actions.EXPAND)
 
 
 cdef class Machine:
@@ -53,8 +54,8 @@ cdef class Machine:
     cdef Chain chain
     cdef Spill spill  # None without slow storage
     cdef int64_t[2] size
-    cdef int64_t nbytes, used, peak, depth, forward_steps, backward_steps
-    cdef int64_t place  # the working hidden state is that after step `place`
+    cdef int64_t nbytes, used, peak, depth, forward_steps, backward_steps, expanded_steps
+    cdef int64_t place  # the working hidden state is that after step `place`; -1 after an expansion
     cdef int64_t[:, ::1] stack  # kind, step, offset
 
     def __init__(self, Chain chain, hidden_nbytes, internal_nbytes, Spill spill, reserved):
@@ -83,28 +84,60 @@ cdef class Machine:
         return (self.depth > 0 and self.stack[self.depth - 1, 0] == kind
                 and self.stack[self.depth - 1, 1] == step)
 
-    cdef int restore(self, int64_t step) noexcept nogil:
-        """Restart from the topmost state that gives the hidden state after `step`."""
+    cdef int find(self, int64_t step, int64_t *at) noexcept nogil:
+        """Return where the hidden state after `step` is had from, as for `Chain.restart`, or -1."""
         cdef int64_t i, saved
-        self.place = step
         for i in range(self.depth - 1, -1, -1):
             saved = self.stack[i, 1]
+            at[0] = self.stack[i, 2]
             if saved == step:
-                # LEAVING an internal state, or a HIDDEN one
-                self.chain._restart(2 if self.stack[i, 0] == INTERNAL else 1, self.stack[i, 2])
-                return NONE
+                return 2 if self.stack[i, 0] == INTERNAL else 1  # LEAVING it, or a HIDDEN one
             if self.stack[i, 0] == INTERNAL and saved == step + 1:
-                self.chain._restart(3, self.stack[i, 2])  # ENTERING
-                return NONE
+                return 3  # ENTERING
+        at[0] = 0
         if self.spill is not None:
-            i = self.spill.find_at(step)
-            if i >= 0:
-                self.chain._restart(1, i)  # HIDDEN
-                return NONE
-        if step != 0:
+            at[0] = self.spill.find_at(step)
+            if at[0] >= 0:
+                return 1  # HIDDEN
+        return 0 if step == 0 else -1  # INITIAL
+
+    cdef int restore(self, int64_t step) noexcept nogil:
+        """Restart from the topmost state that gives the hidden state after `step`."""
+        cdef int64_t at
+        cdef int source = self.find(step, &at)
+        if source < 0:
             return NOT_SAVED
-        self.chain._restart(0, 0)  # INITIAL
+        self.chain._restart(source, at)
+        self.place = step
         return NONE
+
+    cdef int expand(self, int64_t start, int64_t stop) except -1 nogil:
+        """Put internal states in the places of the hidden states before them; see readable.py."""
+        cdef int64_t at, step, hidden_at, internal_at
+        cdef int source = self.find(start, &at)
+        if not start < stop or stop != self.chain.steps - self.backward_steps:
+            return WRONG_ORDER
+        if source < 0:
+            return NOT_SAVED
+        for step in range(stop - 1, start, -1):
+            if not self.on_top(HIDDEN, step):
+                return NOT_ON_TOP
+            self.pop()
+        hidden_at = internal_at = self.used
+        if self.on_top(HIDDEN, start):
+            self.pop()
+            internal_at = self.used
+        for step in range(start + 1, stop + 1):
+            if self.push(INTERNAL, step) < 0:
+                return OVER_BUDGET
+        self.chain._expand(start, stop, source, at, hidden_at, internal_at)
+        self.expanded_steps += stop - start
+        self.place = -1
+        return NONE
+
+    cdef void pop(self) noexcept nogil:
+        self.depth -= 1
+        self.used = self.stack[self.depth, 2]
 
     cdef int transfer(self, int64_t code, int64_t step) noexcept nogil:
         """Move a hidden state to or from slow storage; only waiting for it takes time."""
@@ -145,9 +178,10 @@ cdef class Machine:
         if code == FREE:
             if not self.on_top(stop, start):
                 return NOT_ON_TOP
-            self.depth -= 1
-            self.used = self.stack[self.depth, 2]
+            self.pop()
             return NONE
+        if code == EXPAND:
+            return self.expand(start, stop)
         if STORE <= code <= DROP and self.spill is not None:
             return self.transfer(code, start)
         if not ADVANCE <= code <= SAVE_INTERNAL:
@@ -204,6 +238,7 @@ def run(chunks, Chain chain, hidden_nbytes, internal_nbytes, record=False, Spill
     forward_steps, backward_steps, peak_bytes : int
     trace : numpy.ndarray or None
         int64 [actions, 4]: code, start, stop, bytes in use after the action.
+    expanded_steps : int
 
     Raises
     ------
@@ -251,7 +286,8 @@ def run(chunks, Chain chain, hidden_nbytes, internal_nbytes, record=False, Spill
         raise LookupError(
             f"the schedule ends after {machine.backward_steps} of {chain.steps} backward steps")
     trace = np.concatenate(traces) if record else None
-    return machine.forward_steps, machine.backward_steps, machine.peak + reserved, trace
+    return (machine.forward_steps, machine.backward_steps, machine.peak + reserved, trace,
+            machine.expanded_steps)
 
 
 cdef raise_fault(int fault, int64_t index, row, int64_t nbytes):

@@ -270,6 +270,8 @@ def run(Chain chain, segments, hidden_nbytes, internal_nbytes, threads=2, share_
     trace : numpy.ndarray or None
         int64 [actions, 4]: code, start, stop, bytes in use after the action. The order of the two
         lanes is one in which it could have happened on one machine.
+    expanded_steps : int
+        None here: 0.
     """
     cdef Lanes lanes = Lanes(chain, segments, hidden_nbytes, internal_nbytes, record)
     cdef void *thread = NULL
@@ -294,4 +296,4 @@ def run(Chain chain, segments, hidden_nbytes, internal_nbytes, threads=2, share_
     if lanes.error is not None:
         raise lanes.error
     trace = lanes.finished_trace() if record else None
-    return lanes.forward_steps, chain.steps, lanes.peak, trace
+    return lanes.forward_steps, chain.steps, lanes.peak, trace, 0

@@ -117,11 +117,11 @@ class Executor:
         self.chain.begin(inputs, head, state, self.arena.buffer)
         disk, transfers = None, None
         if self.schedule.intervals is None:
-            forward_steps, backward_steps, peak, trace = self.execute()
+            forward_steps, backward_steps, peak, trace, expanded = self.execute()
         else:
             self.spill = self.open_spill()
             try:
-                forward_steps, backward_steps, peak, trace = self.execute()
+                forward_steps, backward_steps, peak, trace, expanded = self.execute()
             finally:
                 self.spill.close()
             disk, transfers = self.spill.report(), self.spill.log()
@@ -134,6 +134,7 @@ class Executor:
             len(self.arena.buffer),
             self.chain.workspace_nbytes,
             time.perf_counter() - started,
+            expanded,
             **(disk or {}),
         )
         return Result(loss, grads, last, state_grad, stats, trace, transfers)
@@ -152,7 +153,7 @@ class Executor:
         )
 
     def execute(self):
-        """Run the loop that fits; return forward steps, backward steps, peak bytes, trace."""
+        """Run the loop that fits; return what readable.run does."""
         if not self.compiled:
             self.arena.clear()
             return readable.run(self.schedule, self.chain, self.arena, self.record, self.spill)

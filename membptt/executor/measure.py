@@ -13,6 +13,7 @@ import numpy as np
 
 from membptt.executor.chain import make_chain
 from membptt.executor.executor import Executor
+from membptt.executor.expand import expand_schedule
 from membptt.executor.plain import HIDDEN
 from membptt.kernels.threads import useful_threads
 from membptt.schedules import actions
@@ -68,12 +69,15 @@ class Times:
         if planned.lanes == 2:
             factor = planned.time_factor(self.backward / self.forward)
             return self.run + factor * planned.steps * (self.forward + self.backward)
+        forward_steps = planned.forward_steps
+        if getattr(planned, "expand_cost", None) is not None:
+            forward_steps += planned.expand_cost.total(planned.expansions, planned.expanded_steps)
         counts = np.zeros(6, np.int64)
         for chunk in planned.codes():
             counts += np.bincount(chunk[:, 0], minlength=6)[:6]
         return (
             self.run
-            + self.forward * planned.forward_steps
+            + self.forward * forward_steps
             + self.save_hidden * int(counts[actions.SAVE_HIDDEN])
             + self.save_internal * int(counts[actions.SAVE_INTERNAL])
             + self.restore * int(counts[actions.RESTORE])
@@ -204,9 +208,11 @@ def plan_in_seconds(times, steps, memory, strategy="optimal", cell=None, batch=1
     -------
     planned : membptt.Schedule
     in_seconds : bool
-        Whether it was planned for seconds: by strategy "optimal", for up to 300 steps, where the
-        plan in steps is not as fast.
+        Whether it was planned for seconds: by strategy "expand", and by "optimal" for up to 300
+        steps, where the plan in steps is not as fast.
     """
+    if strategy == "expand":
+        return expand_schedule(steps, memory, cell, batch)[0], True
     planned = schedule(steps, memory, strategy, cell, batch)
     if strategy != "optimal" or steps > MOST_STEPS or planned.forward_steps == steps:
         return planned, False

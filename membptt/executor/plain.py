@@ -7,6 +7,11 @@ A *chain* has four moves and no memory of schedules:
     forward(start, stop, at)        run the steps start+1 ... stop; the internal state of `stop`
                                     goes to the arena at byte `at`, unless at < 0
     save_hidden(at)                 the working hidden state goes to the arena
+    expand(start, stop, source, at, hidden_at, internal_at)
+                                    the internal states of the steps start+1 ... stop go side by
+                                    side to byte `internal_at`; h_start is had as by restart, the
+                                    hidden states after it stand side by side at `hidden_at` and may
+                                    be written over. The working state is lost.
     backward(step, at)              the head and the backward of one step, from its internal state
 
 PlainChain calls the methods that stand in membptt.cells; membptt.kernels has the compiled chains.
@@ -31,6 +36,7 @@ class PlainChain:
         self.steps = steps
         self.hidden_shapes = cell.hidden_shapes(batch)
         self.internal_shapes = cell.internal_shapes(batch)
+        self.sizes = cell.hidden_nbytes(batch), cell.internal_nbytes(batch)
 
     @property
     def workspace_nbytes(self):
@@ -87,6 +93,20 @@ class PlainChain:
         """Copy the working hidden state into the arena."""
         for target, array in zip(self.views(at, self.hidden_shapes), self.working, strict=True):
             target[...] = array
+
+    def expand(self, start, stop, source, at, hidden_at, internal_at):
+        """Compute the internal states of the steps start+1 ... stop, each from the one before.
+
+        One step after the other, since a BLAS may give other bits for a product of more rows; from
+        the last to the first, so that what is written never covers what is still to be read.
+        """
+        hidden, internal = self.sizes
+        for step in range(stop, start, -1):
+            if step == start + 1:
+                self.restart(source, at)
+            else:
+                self.restart(HIDDEN, hidden_at + (step - start - 2) * hidden)
+            self.forward(step - 1, step, internal_at + (step - start - 1) * internal)
 
     def backward(self, step, at):
         """Back-propagate one step from its internal state in the arena."""

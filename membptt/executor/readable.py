@@ -16,6 +16,7 @@ from membptt.schedules.actions import (
     AdvanceSaveInternal,
     Backward,
     Drop,
+    Expand,
     Fetch,
     Free,
     Prefetch,
@@ -31,8 +32,8 @@ class Machine:
         self.chain = chain
         self.arena = arena
         self.spill = spill  # slow storage (membptt.executor._spill), for strategy disk
-        self.place = 0  # the working hidden state is that after step `place`
-        self.forward_steps = self.backward_steps = 0
+        self.place = 0  # the working hidden state is that after step `place`; -1 after an expansion
+        self.forward_steps = self.backward_steps = self.expanded_steps = 0
 
     def act(self, action):
         """Execute one action."""
@@ -47,6 +48,8 @@ class Machine:
             case Restore(step):
                 self.chain.restart(*self.source(step))
                 self.place = step
+            case Expand(start, stop):
+                self.expand(start, stop)
             case Backward(step):
                 self.backward(step)
             case Free(step, internal):
@@ -71,6 +74,25 @@ class Machine:
         self.forward_steps += stop - start
         self.place = stop
 
+    def expand(self, start, stop):
+        """Put the internal states of a block in the places of the hidden states before its steps.
+
+        The hidden states after `start` stand side by side on top of the stack, h_start right below
+        them if the block is to take its place too.
+        """
+        if not start < stop or stop != self.chain.steps - self.backward_steps:
+            raise LookupError(f"another step than {stop} is to be back-propagated next")
+        source, at = self.source(start)
+        for step in range(stop - 1, start, -1):
+            self.arena.pop(HIDDEN, step)
+        hidden_at = self.arena.used - self.arena.reserved
+        if self.arena.stack and self.arena.stack[-1][:2] == (HIDDEN, start):
+            self.arena.pop(HIDDEN, start)
+        places = [self.arena.push(INTERNAL, step) for step in range(start + 1, stop + 1)]
+        self.chain.expand(start, stop, source, at, hidden_at, places[0])
+        self.expanded_steps += stop - start
+        self.place = -1
+
     def backward(self, step):
         """Back-propagate `step`, whose internal state is at hand in the arena."""
         at = self.arena.find(INTERNAL, step)
@@ -94,7 +116,14 @@ class Machine:
 
 
 def run(schedule, chain, arena, record=False, spill=None):
-    """Execute all actions; return forward steps, backward steps, peak bytes and the trace."""
+    """Execute all actions.
+
+    Returns
+    -------
+    forward_steps, backward_steps, peak_bytes : int
+    trace : numpy.ndarray or None
+    expanded_steps : int
+    """
     machine = Machine(chain, arena, spill)
     trace = []
     for index, action in enumerate(schedule):
@@ -111,4 +140,4 @@ def run(schedule, chain, arena, record=False, spill=None):
             f"the schedule ends after {machine.backward_steps} of {chain.steps} backward steps"
         )
     rows = np.array(trace, np.int64).reshape(-1, 4) if record else None
-    return machine.forward_steps, machine.backward_steps, arena.peak, rows
+    return machine.forward_steps, machine.backward_steps, arena.peak, rows, machine.expanded_steps

@@ -21,6 +21,9 @@ class Stats:
         Packed weights, sums and deltas of one block: constant, whatever the number of steps.
     seconds : float
         Wall-clock time of the run.
+    expanded_steps : int
+        Steps whose internal states were computed in blocks, not by a forward step (strategy
+        expand).
     disk_written_bytes, disk_read_bytes : int
         To and from slow storage, checksums included (strategy disk).
     disk_busy_seconds, disk_waited_seconds : float
@@ -33,6 +36,7 @@ class Stats:
     arena_bytes: int
     workspace_bytes: int
     seconds: float
+    expanded_steps: int = 0
     disk_written_bytes: int = 0
     disk_read_bytes: int = 0
     disk_busy_seconds: float = 0.0

@@ -40,6 +40,14 @@ cdef class Chain:
     cdef char *head_state
     cdef char *dstate
 
+    # the rows of several steps that are expanded at once
+    cdef long internals  # arrays in an internal state
+    cdef long expand_rows
+    cdef char *entering
+    cdef char *leaving
+    cdef char *expanded
+    cdef int64_t *expand_pick
+
     # one block of backward steps
     cdef void *d
     cdef void *h_panels
@@ -68,6 +76,10 @@ cdef class Chain:
     cdef int _forward(self, long start, long stop, long internal_at) except -1 nogil
     cdef void _save_hidden(self, long at) noexcept nogil
     cdef int _backward(self, long step, long at) except -1 nogil
+    cdef int _expand(self, long start, long stop, int source, long at, long hidden_at,
+                     long internal_at) except -1 nogil
+    cdef void gather(self, const char *state, long i, long rows) noexcept nogil
+    cdef int pick_rows(self, long step, int64_t *pick) except -1 nogil
 
     cdef int _project(self, long step) except -1 nogil
     cdef int keep_inputs(self, long step) except -1 nogil

@@ -28,6 +28,10 @@ cdef enum:
     LEAVING = 2  # an internal state: the hidden state after its step
     ENTERING = 3  # an internal state: the hidden state before its step
 
+# Rows that an expansion computes at once, where several steps have no more: enough for a product to
+# run at its best, few enough that the workspace stays small.
+cdef long EXPAND_ROWS = 32
+
 
 cdef class Chain:
     """Base of the compiled chains; the subclasses call the kernels of their cell."""
@@ -44,6 +48,8 @@ cdef class Chain:
         self.input_size = cell.input_size
         self.gates = cell.gates
         self.states = len(cell.hidden_names)
+        self.internals = len(cell.internal_names)
+        self.expand_rows = max(1, EXPAND_ROWS // batch) * batch
         self.blocks = (H + width - 1) // width  # of units, and panels of H columns
         self.panels = self.blocks * self.gates
         self.block_steps = max(1, 512 // batch)
@@ -171,6 +177,10 @@ cdef class Chain:
         """Back-propagate one step from its internal state in the arena."""
         self._backward(step, at)
 
+    def expand(self, long start, long stop, int source, long at, long hidden_at, long internal_at):
+        """Compute the internal states of the steps start+1 ... stop out of those before them."""
+        self._expand(start, stop, source, at, hidden_at, internal_at)
+
     cdef tuple _state_arrays(self, const char *data):
         cdef long size = self._state_nbytes() // self.states
         shape = (self.batch, self.hidden_size)
@@ -195,23 +205,15 @@ cdef class Chain:
 
     cdef int _forward(self, long start, long stop, long internal_at) except -1 nogil:
         """Run the steps start+1 ... stop; save the internal state of `stop` unless at < 0."""
-        cdef long step, b, B = self.batch
+        cdef long step
         cdef char *spare
         if self.horizon < stop:
             self.horizon = stop
         self.saved = NULL
         for step in range(start + 1, stop + 1):
-            if self.tokens:
-                self.inputs.integers(self.inputs.row(step, AHEAD), B, self.pick)
-                self.start = self.W_x
-                self.start_rows = self.input_size
-            else:
-                if not self.projected_from < step <= self.projected_to:
-                    self._project(step)
-                for b in range(B):
-                    self.pick[b] = (step - 1 - self.projected_from) * B + b
-                self.start = self.projected
-                self.start_rows = self.rows
+            if not self.tokens and not self.projected_from < step <= self.projected_to:
+                self._project(step)
+            self.pick_rows(step, self.pick)
             if step == stop and internal_at >= 0:
                 self.saved = self.arena + internal_at
             team_run(self.forward_team, forward_phase, <void *>self)
@@ -221,6 +223,83 @@ cdef class Chain:
         if stop == self.steps:
             memcpy(self.last, self.working, self._state_nbytes())
         return 0
+
+    cdef int pick_rows(self, long step, int64_t *pick) except -1 nogil:
+        """Note where the chains of the step's rows start: rows of W_x, or projected inputs."""
+        cdef long b, B = self.batch
+        if self.tokens:
+            self.inputs.integers(self.inputs.row(step, AHEAD), B, pick)
+            self.start = self.W_x
+            self.start_rows = self.input_size
+            return 0
+        for b in range(B):
+            pick[b] = (step - 1 - self.projected_from) * B + b
+        self.start = self.projected
+        self.start_rows = self.rows
+        return 0
+
+    def take_expand_room(self):
+        """Take the workspace of expansions, before the first one."""
+        cdef long nbytes = self.expand_rows * self.hidden_size * self.k.itemsize
+        self.entering = <char *>self.room.take(self.states * nbytes)
+        self.leaving = <char *>self.room.take(self.states * nbytes)
+        self.expanded = <char *>self.room.take(self.internals * nbytes)
+        self.expand_pick = <int64_t *>self.room.take(self.expand_rows * sizeof(int64_t))
+
+    cdef int _expand(self, long start, long stop, int source, long at, long hidden_at,
+                     long internal_at) except -1 nogil:
+        """Compute internal states of several steps at once; membptt.executor.plain says which.
+
+        As many steps as `expand_rows` holds are one step of so many rows, from the last to the
+        first: what is written never covers what is still to be read.
+        """
+        cdef long begin, end = stop, step, i, j, rows, B = self.batch
+        cdef long size = self._state_nbytes() // self.states, span = self.expand_rows // B
+        cdef char *working = self.working
+        cdef char *other = self.other
+        cdef int64_t *pick = self.pick
+        if self.entering == NULL:
+            with gil:
+                self.take_expand_room()
+        while end > start:
+            begin = max(start, end - span)
+            if not self.tokens and not self.projected_from <= begin < end <= self.projected_to:
+                self.horizon = end
+                self._project((start if end - start <= self.block_steps else begin) + 1)
+                if self.projected_to < end:  # the block of inputs ends in between
+                    begin = self.projected_to
+                    self._project(begin + 1)
+            rows = (end - begin) * B
+            for step in range(begin, end):
+                i = step - begin
+                if step == start:
+                    self._restart(source, at)
+                    self.gather(self.working, i, rows)
+                else:
+                    self.gather(
+                        self.arena + hidden_at + (step - start - 1) * size * self.states, i, rows)
+                self.pick_rows(step + 1, self.expand_pick + i * B)
+            self.working, self.other, self.saved = self.entering, self.leaving, self.expanded
+            self.pick, self.batch = self.expand_pick, rows
+            team_run(self.forward_team, forward_phase, <void *>self)
+            self.working, self.other, self.pick, self.batch = working, other, pick, B
+            for i in range(end - begin):
+                for j in range(self.internals):
+                    memcpy(self.arena + internal_at
+                           + ((begin + i - start) * self.internals + j) * size,
+                           self.expanded + (j * (end - begin) + i) * size, size)
+            if end == self.steps:
+                for j in range(self.states):
+                    memcpy(self.last + j * size,
+                           self.leaving + ((j + 1) * (end - begin) - 1) * size, size)
+            end = begin
+        return 0
+
+    cdef void gather(self, const char *state, long i, long rows) noexcept nogil:
+        """Put a state beside others, as the rows i B ... i B + B - 1 of each of its arrays."""
+        cdef long j, size = self._state_nbytes() // self.states
+        for j in range(self.states):
+            memcpy(self.entering + (j * (rows // self.batch) + i) * size, state + j * size, size)
 
     cdef int _project(self, long step) except -1 nogil:
         """Project the inputs of `step` and of those after it that will be run, at most a block."""

@@ -17,6 +17,7 @@ from membptt.oracle.differences import Direction
 from membptt.oracle.exhaustive import least_cost
 from membptt.oracle.full import full_bptt
 from membptt.solver.chains import Chain
+from membptt.solver.expand import TICKS
 
 MOST_STEPS = 8  # all schedules of more take minutes
 
@@ -27,14 +28,16 @@ class Proof:
 
     Attributes
     ----------
-    predicted : int
-        Forward steps, as the solver says.
-    executed : int
-        Forward steps that the executor ran.
-    exhaustive : int
+    predicted : int or float
+        Forward steps, as the solver says; with the price of its expansions for strategy expand.
+    executed : int or float
+        Forward steps that the executor ran, and the price of what it expanded.
+    exhaustive : int or float
         The least of all schedules within the budget.
     optimal : bool
         Whether the schedule claims to be the least.
+    forward_steps : int
+        Of `predicted`, those that run one after the other.
     network : str or None
         On which the compiled executor ran it; None where no cell has states of these sizes.
     network_steps : int or None
@@ -47,6 +50,7 @@ class Proof:
     executed: int
     exhaustive: int
     optimal: bool
+    forward_steps: int
     network: str | None = None
     network_steps: int | None = None
     same_bits: bool | None = None
@@ -58,14 +62,14 @@ class Proof:
         return (
             self.executed == self.predicted >= self.exhaustive
             and least
-            and self.network_steps in (None, self.predicted)
+            and self.network_steps in (None, self.forward_steps)
             and self.same_bits is not False
         )
 
     def __str__(self):
         text = (
-            f"predicted {self.predicted}, executed {self.executed}, "
-            f"least of all schedules {self.exhaustive}"
+            f"predicted {self.predicted:g}, executed {self.executed:g}, "
+            f"least of all schedules {self.exhaustive:g}"
         )
         if self.network is not None:
             bits = "the bits" if self.same_bits else "NOT the bits"
@@ -108,17 +112,29 @@ def prove(schedule, cell=None, batch=1):
             f"steps is {schedule.steps} for a proof that looks at every schedule; give at most "
             f"{MOST_STEPS}"
         )
-    chain = Chain.even(schedule.steps, schedule.hidden, schedule.internal)
     if cell is None:
         cell = tiny_cell(schedule.internal / schedule.hidden)
     found = () if cell is None else on_network(schedule, cell, batch)
+    predicted, price = schedule.forward_steps, schedule.expand_cost
+    if price is not None:
+        predicted = round(predicted + price.total(schedule.expansions, schedule.expanded_steps), 2)
     return Proof(
-        schedule.forward_steps,
+        predicted,
         count(schedule),
-        least_cost(chain, schedule.budget),
-        schedule.strategy == "optimal",
+        least(schedule),
+        schedule.strategy in ("optimal", "expand"),
+        schedule.forward_steps,
         *found,
     )
+
+
+def least(schedule):
+    """Return the least cost within the schedule's budget, in forward steps."""
+    price, sizes = schedule.expand_cost, (schedule.hidden, schedule.internal)
+    if price is None:
+        return least_cost(Chain.even(schedule.steps, *sizes), schedule.budget)
+    chain = Chain.even(schedule.steps, *sizes, forward=TICKS)
+    return least_cost(chain, schedule.budget, price.prices(schedule.steps)) / TICKS
 
 
 def tiny_cell(alpha):
@@ -147,13 +163,15 @@ def on_network(schedule, cell, batch):
 
 
 def count(schedule):
-    """Return how many forward steps the executor runs, on a `CountingChain`."""
+    """Return what the executor runs, on a `CountingChain`: forward steps, priced expansions."""
     kind = Arena if schedule.lanes == 1 else SlotArena
     size = min(schedule.budget, schedule.full_bytes)
     arena = kind(size, schedule.hidden, schedule.internal)
     chain = CountingChain(schedule.steps, schedule.hidden, schedule.internal, arena.buffer)
     readable.run(schedule, chain, arena)
-    return chain.forward_steps
+    if schedule.expand_cost is None:
+        return chain.forward_steps
+    return round(chain.forward_steps + sum(map(schedule.expand_cost.of, chain.expanded)), 2)
 
 
 class CountingChain:
@@ -169,6 +187,7 @@ class CountingChain:
         self.arena = arena
         self.working = 0
         self.forward_steps = 0
+        self.expanded = []  # the length of each expansion
 
     def restart(self, source, at=0):
         """Make the working hidden state the one that `source` names, `at` in the arena."""
@@ -193,6 +212,19 @@ class CountingChain:
     def save_hidden(self, at):
         """Copy the working hidden state into the arena."""
         self.arena[at : at + self.hidden] = self.working
+
+    def expand(self, start, stop, source, at, hidden_at, internal_at):
+        """Check the hidden states before the steps, and put internal states in their places."""
+        self.expanded.append(stop - start)
+        for step in range(stop - 1, start, -1):
+            if self.read(hidden_at + (step - start - 1) * self.hidden, self.hidden) != step:
+                raise LookupError(f"h_{step} was overwritten")
+        self.restart(source, at)
+        if self.working != start:
+            raise LookupError(f"step {start + 1} expanded from the state after {self.working}")
+        for step in range(start + 1, stop + 1):
+            internal = internal_at + (step - start - 1) * self.internal
+            self.arena[internal : internal + self.internal] = step | 128
 
     def backward(self, step, at):
         """Back-propagate one step: its internal state must be whole."""

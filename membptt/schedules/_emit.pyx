@@ -13,6 +13,7 @@ from membptt.schedules import actions
 
 cdef enum:
     NODE, LEFT, AFTER_INTERNAL  # what a frame waits to do
+    SAVES, AFTER_BLOCK, BACKWARDS  # the same, for a block of steps
     FIELDS = 5                  # frame: kind, t0, t (or y), free, held
 
 cdef int64_t ADVANCE = actions.ADVANCE
@@ -21,6 +22,7 @@ cdef int64_t SAVE_INTERNAL = actions.SAVE_INTERNAL
 cdef int64_t RESTORE = actions.RESTORE
 cdef int64_t BACKWARD = actions.BACKWARD
 cdef int64_t FREE = actions.FREE
+cdef int64_t EXPAND = actions.EXPAND
 
 cdef int64_t MOST_ROWS = 3  # that one frame writes
 
@@ -99,12 +101,32 @@ cdef class Emitter:
             elif held:
                 self.write(FREE, t0, 0)
             return 0
+        if kind == SAVES:
+            self.write(SAVE_HIDDEN, t0, t0 + 1)
+            if t > 1:
+                self.push(SAVES, t0 + 1, t - 1, 0, False)
+            return 0
+        if kind == AFTER_BLOCK:
+            self.write(EXPAND, t0, t0 + t)
+            return self.push(BACKWARDS, t0, t, 0, False)
+        if kind == BACKWARDS:
+            self.write(BACKWARD, t0 + t, 0)
+            self.write(FREE, t0 + t, 1)
+            if t > 1:
+                self.push(BACKWARDS, t0, t - 1, 0, False)
+            return 0
         if kind == LEFT:
             self.write(RESTORE, t0, 0)
         return self.node(t0, t, free, held)
 
     cdef int node(self, int64_t t0, int64_t t, int64_t free, bint held) except -1:
-        cdef int64_t y = self.rule.split(t, free, held)
+        cdef int64_t y = self.rule.split(t, free, held), q
+        if y > t:
+            q = y - t
+            self.push(AFTER_BLOCK, t0, q, 0, False)
+            if q < t:
+                self.push(NODE, t0 + q, t - q, free - q * self.rule.hidden, True)
+            return self.push(SAVES, t0, q if q < t else q - 1, 0, False)
         if y > 0:
             self.write(SAVE_HIDDEN, t0, t0 + y)
             self.push(LEFT, t0, y, free, held)
@@ -128,29 +150,62 @@ cdef class Meter:
     ----------
     rows, forward_steps : int
         Actions, and steps that they run.
+    expansions, expanded_steps : int
+        Blocks that are expanded, and the steps in all of them.
     peak : int
         Most memory held at any action.
     """
 
-    cdef readonly int64_t rows, forward_steps, peak
+    cdef readonly int64_t rows, forward_steps, expansions, expanded_steps, peak
     cdef int64_t held, hidden, internal
+    cdef int64_t[::1] saved  # the steps of the hidden states that are saved, the latest last
+    cdef int64_t depth
 
     def __init__(self, int64_t hidden, int64_t internal):
         self.hidden, self.internal = hidden, internal
-        self.rows = self.forward_steps = self.peak = self.held = 0
+        self.rows = self.forward_steps = self.expansions = self.expanded_steps = 0
+        self.peak = self.held = self.depth = 0
+        self.saved = np.empty(64, np.int64)
 
-    def feed(self, const int64_t[:, :] chunk):
-        """Count the rows of `chunk` in."""
+    def feed(self, const int64_t[:, :] chunk, int64_t[:] used=None):
+        """Count the rows of `chunk` in; write the memory held after each to `used`, if given."""
         cdef int64_t i, code
         for i in range(chunk.shape[0]):
             code = chunk[i, 0]
             if code <= SAVE_INTERNAL:
                 self.forward_steps += chunk[i, 2] - chunk[i, 1]
             if code == SAVE_HIDDEN:
-                self.held += self.hidden
+                self.save(chunk[i, 2])
             elif code == SAVE_INTERNAL:
                 self.held += self.internal
+            elif code == FREE and chunk[i, 2]:
+                self.held -= self.internal
             elif code == FREE:
-                self.held -= self.internal if chunk[i, 2] else self.hidden
+                self.give_back(1)
+            elif code == EXPAND:
+                self.expand(chunk[i, 1], chunk[i, 2])
             self.peak = max(self.peak, self.held)
+            if used is not None:
+                used[i] = self.held
         self.rows += chunk.shape[0]
+
+    cdef int save(self, int64_t step) except -1:
+        if self.depth == self.saved.shape[0]:
+            self.saved = np.concatenate([self.saved, np.empty_like(self.saved)])
+        self.saved[self.depth] = step
+        self.depth += 1
+        self.held += self.hidden
+        return 0
+
+    cdef void give_back(self, int64_t count) noexcept:
+        self.depth -= count
+        self.held -= count * self.hidden
+
+    cdef void expand(self, int64_t start, int64_t stop) noexcept:
+        """The hidden states before the block's steps make way for its internal states."""
+        self.expansions += 1
+        self.expanded_steps += stop - start
+        self.give_back(stop - start - 1)
+        if self.depth and self.saved[self.depth - 1] == start:
+            self.give_back(1)
+        self.held += (stop - start) * self.internal

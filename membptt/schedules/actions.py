@@ -14,6 +14,7 @@ from typing import ClassVar
 
 ADVANCE, SAVE_HIDDEN, SAVE_INTERNAL, RESTORE, BACKWARD, FREE = range(6)
 STORE, PREFETCH, FETCH, DROP = range(6, 10)  # slow storage: strategy disk
+EXPAND = 10  # strategy expand
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,6 +171,21 @@ class Drop(_Transfer):
     code: ClassVar[int] = DROP
 
 
+@dataclass(frozen=True, slots=True)
+class Expand(_Segment):
+    """Make the internal states of the steps start + 1...stop out of the hidden states before them.
+
+    The hidden states start + 1...stop - 1 are on top of the stack; they, and h_start if it lies
+    right below them, give their places to the internal states. All these steps are computed at
+    once, since none waits for another. Step `stop` is the next to be back-propagated. The working
+    state is lost.
+
+    Read as: from the saved hidden states, expand the block of steps start + 1...stop.
+    """
+
+    code: ClassVar[int] = EXPAND
+
+
 _BY_CODE = [
     Advance,
     AdvanceSaveHidden,
@@ -181,6 +197,7 @@ _BY_CODE = [
     lambda step, _: Prefetch(step),
     lambda step, _: Fetch(step),
     lambda step, _: Drop(step),
+    Expand,
 ]
 
 

@@ -14,6 +14,7 @@ from membptt.schedules.actions import (
     AdvanceSaveHidden,
     AdvanceSaveInternal,
     Backward,
+    Expand,
     Free,
     Restore,
 )
@@ -40,6 +41,9 @@ def plan(rule, t0, t, free, held=False):
     """
     while True:  # each round is the node that is left of the split
         y = rule.split(t, free, held)
+        if y > t:
+            yield from block(rule, t0, t, y - t, free)
+            return
         if y > 0:
             yield AdvanceSaveHidden(t0, t0 + y)
             yield from plan(rule, t0 + y, t - y, free - rule.hidden, held=True)
@@ -61,3 +65,18 @@ def plan(rule, t0, t, free, held=False):
         t = y - 1
     if held:
         yield Free(t0, internal=False)
+
+
+def block(rule, t0, t, q, free):
+    """Yield the actions of the node (t0, t) whose first q steps are expanded at once.
+
+    The block takes the places of its hidden states, a held start among them.
+    """
+    for step in range(t0, t0 + q if q < t else t0 + q - 1):
+        yield AdvanceSaveHidden(step, step + 1)
+    if q < t:
+        yield from plan(rule, t0 + q, t - q, free - q * rule.hidden, held=True)
+    yield Expand(t0, t0 + q)
+    for step in range(t0 + q, t0, -1):
+        yield Backward(step)
+        yield Free(step, internal=True)

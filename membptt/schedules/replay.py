@@ -16,6 +16,7 @@ from membptt.schedules.actions import (
     AdvanceSaveInternal,
     Backward,
     Drop,
+    Expand,
     Fetch,
     Free,
     Prefetch,
@@ -53,11 +54,14 @@ class Replayed:
         How often each step 1...T ran forward.
     peak : int
         Most memory held, in the unit of the sizes.
+    expanded_steps : int
+        Steps computed in blocks, from saved hidden states.
     """
 
     forward_steps: int
     executions: np.ndarray
     peak: int
+    expanded_steps: int = 0
 
 
 class Machine:
@@ -83,7 +87,7 @@ class Machine:
         self.hidden = hidden
         self.internal = internal
         self.budget = budget
-        self.working = 0  # the working state is h_working
+        self.working = 0  # the working state is h_working; None after a block
         self.stack = []  # (step, is internal), first saved first
         self.saved = set()
         self.buffers = buffers
@@ -92,6 +96,7 @@ class Machine:
         self.used = self.peak = buffers * hidden if buffers else 0
         self.next_backward = steps
         self.executions = np.zeros(steps, np.int64)
+        self.expanded_steps = 0
 
     def size(self, state):
         """Return what a saved state takes."""
@@ -106,6 +111,8 @@ class Machine:
                 return self._advance(action)
             case Restore(step):
                 return self._restore(step)
+            case Expand(start, stop):
+                return self._expand(start, stop)
             case Backward(step):
                 return self._backward(step)
             case Free(step, internal):
@@ -116,7 +123,7 @@ class Machine:
 
     def _advance(self, action):
         if action.start != self.working:
-            return f"the working state is h_{self.working}"
+            return self._elsewhere
         if not action.start < action.stop <= self.steps:
             return f"give start < stop <= {self.steps}"
         self.executions[action.start : action.stop] += 1
@@ -133,7 +140,7 @@ class Machine:
         match action:
             case Store():
                 if self.working != step or step == 0:
-                    return f"the working state is h_{self.working}"
+                    return self._elsewhere
                 self.stored.add(step)
                 return None  # the buffer is free again when the state is written
             case Prefetch():
@@ -148,6 +155,40 @@ class Machine:
         else:
             self.buffered.remove(step)
         return None
+
+    @property
+    def _elsewhere(self):
+        if self.working is None:
+            return "the working state was lost to a block; restore one first"
+        return f"the working state is h_{self.working}"
+
+    def _expand(self, start, stop):
+        if not start < stop or stop != self.next_backward:
+            return f"the next step to back-propagate is {self.next_backward}"
+        if not self.stacked:
+            return "blocks are for one lane"
+        if self.size((stop, True)) < self.size((stop, False)):
+            return "internal states must be at least as large as the hidden ones they replace"
+        for step in range(stop - 1, start, -1):
+            if not self._at_hand((step, False)):
+                return f"h_{step} is not on top of the stack"
+            self._pop()
+        if self._at_hand((start, False)):
+            self._pop()
+        elif start != 0 and not {(start, False), (start, True)} & self.saved:
+            return f"no saved state gives h_{start}"
+        self.working = None
+        self.expanded_steps += stop - start
+        for step in range(start + 1, stop + 1):
+            reason = self._push((step, True))
+            if reason:
+                return reason
+        return None
+
+    def _pop(self):
+        state = self.stack.pop()
+        self.saved.remove(state)
+        self.used -= self.size(state)
 
     def _push(self, state):
         if state in self.saved:
@@ -240,4 +281,6 @@ def replay(actions, steps, hidden=1, internal=1, budget=None, lanes=1, buffers=0
     reason = machine.missing()
     if reason:
         raise ReplayError(index + 1, "the end", reason)
-    return Replayed(int(machine.executions.sum()), machine.executions, machine.peak)
+    return Replayed(
+        int(machine.executions.sum()), machine.executions, machine.peak, machine.expanded_steps
+    )

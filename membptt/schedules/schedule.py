@@ -15,6 +15,7 @@ from membptt.schedules.lookahead import rows as lookahead_rows
 from membptt.schedules.replay import Machine, ReplayError, replay
 from membptt.solver._solver import FullRule
 from membptt.solver.disk import Intervals
+from membptt.solver.expand import ExpandCost
 from membptt.solver.lookahead import Segments
 from membptt.solver.strategies import STRATEGIES, Sizes, find_strategy, plan
 
@@ -47,6 +48,8 @@ class Schedule:
         Steps run in all, and steps back-propagated (T).
     lower_bound : int or None
         For strategy near-optimal: forward steps that no schedule within the budget goes below.
+    expand_cost : membptt.solver.expand.ExpandCost or None
+        For strategy expand: the price of an expansion that it was planned for.
     """
 
     def __init__(
@@ -61,6 +64,7 @@ class Schedule:
         rule=None,
         rows=None,
         lower_bound=None,
+        expand_cost=None,
     ):
         self.steps = self.backward_steps = steps
         self.strategy = strategy
@@ -70,12 +74,21 @@ class Schedule:
         self.units = units
         self.forward_steps = forward_steps
         self.lower_bound = lower_bound
+        self.expand_cost = expand_cost
         self._rule = rule
         self._rows = rows
 
     @classmethod
     def from_actions(
-        cls, actions, steps, hidden=1, internal=1, unit="units", budget=None, strategy="custom"
+        cls,
+        actions,
+        steps,
+        hidden=1,
+        internal=1,
+        unit="units",
+        budget=None,
+        strategy="custom",
+        expand_cost=None,
     ):
         """Return a schedule made by hand, after replaying it.
 
@@ -93,6 +106,8 @@ class Schedule:
             Most that saved states may take; by default what the actions need.
         strategy : str
             A name for it.
+        expand_cost : membptt.solver.expand.ExpandCost, optional
+            The price of its expansions, where it has some.
 
         Raises
         ------
@@ -110,7 +125,19 @@ class Schedule:
         rows = np.array([action.row for action in actions], np.int64)
         rows.flags.writeable = False
         budget = done.peak if budget is None else budget
-        return cls(steps, strategy, sizes, unit, budget, None, done.forward_steps, rows=rows)
+        if done.expanded_steps and expand_cost is None:
+            expand_cost = ExpandCost()
+        return cls(
+            steps,
+            strategy,
+            sizes,
+            unit,
+            budget,
+            None,
+            done.forward_steps,
+            rows=rows,
+            expand_cost=expand_cost,
+        )
 
     def codes(self):
         """Yield the actions as int64 arrays [n, 3] of rows (code, start, stop), in chunks."""
@@ -169,6 +196,16 @@ class Schedule:
         return self._sums.rows
 
     @property
+    def expansions(self):
+        """How many blocks of steps are expanded, each at once."""
+        return self._sums.expansions
+
+    @property
+    def expanded_steps(self):
+        """Steps whose internal states come from expansions and not from a forward step."""
+        return self._sums.expanded_steps
+
+    @property
     def peak_bytes(self):
         """Most that the saved states take at any action, in `unit`, buffers for disk included."""
         return self._sums.peak + self.buffers * self.hidden
@@ -198,11 +235,15 @@ class Schedule:
         Returns
         -------
         float
-            (C / T + r) / (1 + r); with two lanes, the time of the slower one.
+            (C / T + r) / (1 + r) with C the forward steps and the price of the expansions; with
+            two lanes, the time of the slower one.
         """
         if self.lanes == 2:
             return self._rule.time_factor(backward_ratio)
-        return (self.forward_steps / self.steps + backward_ratio) / (1 + backward_ratio)
+        cost = self.forward_steps
+        if self.expand_cost is not None:
+            cost += self.expand_cost.total(self.expansions, self.expanded_steps)
+        return (cost / self.steps + backward_ratio) / (1 + backward_ratio)
 
     def replay(self):
         """Prove the schedule legal and within its budget; see `membptt.schedules.replay`."""
@@ -231,7 +272,7 @@ class Schedule:
             self.unit,
             self.budget,
             self.units,
-            interval,
+            {"interval": interval, "expand_cost": self.expand_cost},
         )
 
     def _key(self):
@@ -260,6 +301,8 @@ class Schedule:
             head["interval"] = self.intervals.interval
         if self.lanes == 2:
             head["lanes"] = 2
+        if self.expand_cost is not None:
+            head["expand_cost"] = [self.expand_cost.fixed, self.expand_cost.per_step]
         with replacing(path) as file:
             file.write(json.dumps(head)[:-1] + ', "actions": [\n')
             separator = ""
@@ -292,6 +335,8 @@ class Schedule:
             units = fields.pop("units")
             if "interval" in data or "lanes" in data:
                 return cls._load_planned(actions, units, fields, data.get("interval"))
+            if "expand_cost" in data:
+                fields["expand_cost"] = ExpandCost(*data["expand_cost"])
             loaded = cls.from_actions(actions, **fields)
         except ReplayError:
             raise
@@ -317,7 +362,7 @@ class Schedule:
         if len(actions) < fields["steps"]:
             raise ValueError("it has fewer actions than steps")
         chosen = find_strategy(fields["strategy"])
-        planned = plan(fields["steps"], integer("units", units), chosen, sizes, interval)
+        planned = plan(fields["steps"], integer("units", units), chosen, sizes, interval=interval)
         again = _of_plan(
             planned,
             fields["steps"],
@@ -332,9 +377,9 @@ class Schedule:
         return again
 
 
-def _planned_again(steps, strategy, planned_as, sizes, unit, budget, units, interval):
+def _planned_again(steps, strategy, planned_as, sizes, unit, budget, units, options):
     """Return the schedule that these describe; see `Schedule.__reduce__`."""
-    planned = plan(steps, units, STRATEGIES[planned_as], sizes, interval)
+    planned = plan(steps, units, STRATEGIES[planned_as], sizes, **options)
     return _of_plan(planned, steps, strategy, sizes, unit, budget, units)
 
 
@@ -350,10 +395,13 @@ def _of_plan(planned, steps, strategy, sizes, unit, budget, units):
         planned.forward_steps,
         rule=planned.rule,
         lower_bound=planned.lower_bound,
+        expand_cost=planned.expand_cost,
     )
 
 
-def schedule(steps, memory, strategy="optimal", cell=None, batch=1, interval=None):
+def schedule(
+    steps, memory, strategy="optimal", cell=None, batch=1, interval=None, expand_cost=None
+):
     """Plan one training iteration within a memory budget.
 
     Parameters
@@ -372,6 +420,8 @@ def schedule(steps, memory, strategy="optimal", cell=None, batch=1, interval=Non
     interval : int, optional
         For strategy disk: store a hidden state after every so many steps; by default the longest
         interval without recomputation inside it.
+    expand_cost : membptt.ExpandCost, optional
+        For strategy expand: the price of an expansion. `membptt.expand_schedule` measures it.
 
     Returns
     -------
@@ -394,12 +444,15 @@ def schedule(steps, memory, strategy="optimal", cell=None, batch=1, interval=Non
         if strategy != "disk":
             raise ValueError(f"interval is {interval} with strategy {strategy}; it is for disk")
         interval = integer("interval", interval, minimum=1)
+    if expand_cost is not None and strategy != "expand":
+        raise ValueError(f"expand_cost is {expand_cost} with strategy {strategy}; it is for expand")
+    options = {"interval": interval, "expand_cost": expand_cost}
     if isinstance(memory, Units):
         if cell is not None:
             raise ValueError(f"memory is {memory!r} with a cell; give bytes, or leave cell out")
         sizes, unit = state_sizes(alpha=memory.alpha)
         steps, units = integer("steps", steps), memory.count
-        planned = plan(steps, units, chosen, sizes, interval)
+        planned = plan(steps, units, chosen, sizes, **options)
         budget = chosen.budget(units, sizes)
     else:
         budget = parse_bytes(memory)
@@ -415,7 +468,7 @@ def schedule(steps, memory, strategy="optimal", cell=None, batch=1, interval=Non
                 f"{least} bytes for {steps} steps"
             )
         units = planner.units(steps, budget, sizes)
-        planned = plan(steps, units, planner, sizes, interval if planner is chosen else None)
+        planned = plan(steps, units, planner, sizes, **(options if planner is chosen else {}))
     return _of_plan(planned, steps, chosen.name, sizes, unit, budget, units)
 
 

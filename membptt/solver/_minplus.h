@@ -133,4 +133,11 @@ COST search_next##BITS(Search *search, const COST *p, const COST *q, ptrdiff_t n
 MEMBPTT_MINPLUS(int32_t, 32)
 MEMBPTT_MINPLUS(int64_t, 64)
 
+/* The least p[i] + q[i] on its own, for costs whose slopes no window follows. */
+MEMBPTT_CLONES
+int64_t least_sum(const int64_t *p, const int64_t *q, ptrdiff_t n)
+{
+    return least_sum64(p, q, n);
+}
+
 #endif

@@ -43,7 +43,8 @@ cdef class Rule:
 
         `t` steps start from the working state with `free` units left; `held` says that the
         start is a saved hidden state that this node has to give back (and may give back early:
-        "convert").
+        "convert"). t + q, with 1 < q <= t, is a block: save h_1 ... h_q, and when the steps after
+        them are done expand the first q steps at once (`membptt.solver._expand`).
         """
         raise TypeError("a rule overrides split")
 

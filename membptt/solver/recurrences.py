@@ -123,27 +123,68 @@ def optimal(steps, units, a=1, b=1):
     return A, B
 
 
-def _start_free(A, B, t, m, b):
+def _start_free(A, B, t, m, b, forward=1):
     """Return A(t, m) from the entries before it."""
     best = inf
     for y in range(1, t):
-        best = min(best, y + B[t - y][m] + A[y][m])
+        best = min(best, y * forward + B[t - y][m] + A[y][m])
     if m >= b:
         for y in range(1, t + 1):
-            best = min(best, y + A[t - y][m - b] + A[y - 1][m])
+            best = min(best, y * forward + A[t - y][m - b] + A[y - 1][m])
     return best
 
 
-def _start_held(A, B, t, m, a, b):
+def _start_held(A, B, t, m, a, b, forward=1):
     """Return B(t, m) from the entries before it; the start itself needs `a` units."""
     best = inf
     if m < a:
         return best
     for y in range(1, t):
-        best = min(best, y + B[t - y][m - a] + B[y][m])
+        best = min(best, y * forward + B[t - y][m - a] + B[y][m])
     if m >= a + b:
         for y in range(1, t + 1):
-            best = min(best, y + A[t - y][m - a - b] + B[y - 1][m])
+            best = min(best, y * forward + A[t - y][m - a - b] + B[y - 1][m])
     if m >= b:
-        best = min(best, 1 + A[t - 1][m - b])
+        best = min(best, forward + A[t - 1][m - b])
     return best
+
+
+def expand(steps, units, a, b, prices, forward=1):
+    """Return the two tables A and B of `optimal` where blocks of steps can be expanded at once.
+
+    When the hidden states h_0 ... h_(q-1) are all saved, the internal states of the steps 1...q
+    follow from them without going from step to step, at ``prices[q]``, and take their places. So
+    beside the terms of `optimal`, with runs of y steps at y times `forward`, a node may begin with
+    a block of 1 < q <= t steps, if q b <= m::
+
+        A(t, m) <= q + B(t - q, m - (q - 1) a) + prices[q]       q < t
+        B(t, m) <= q + B(t - q, m - q a)       + prices[q]       q < t
+        A(q, m), B(q, m) <= q - 1 + prices[q]
+
+    h_q is where the steps after the block start, and counted in their m; where there are none, the
+    last step of the block need not run. ``docs/expand.md`` says among which schedules this is the
+    least.
+
+    Parameters
+    ----------
+    prices : sequence
+        Of a block of q steps, for q = 0, 1, 2, ..., the first two not used.
+    forward : number
+        What a forward step costs in the same unit.
+    """
+    A = [[0] * (units + 1) for _ in range(steps + 1)]
+    B = [[0] * (units + 1) for _ in range(steps + 1)]
+    for t in range(1, steps + 1):
+        for m in range(units + 1):
+            held = _start_held(A, B, t, m, a, b, forward)
+            free = _start_free(A, B, t, m, b, forward)
+            for q in range(2, min(t, len(prices) - 1) + 1):
+                if q * b > m:
+                    break
+                # what runs first, and the expansion; then the steps after the block
+                cost = (q if q < t else q - 1) * forward + prices[q]
+                if m >= q * a:
+                    held = min(held, cost + (B[t - q][m - q * a] if q < t else 0))
+                free = min(free, cost + (B[t - q][m - (q - 1) * a] if q < t else 0))
+            B[t][m], A[t][m] = held, free
+    return A, B

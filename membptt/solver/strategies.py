@@ -14,9 +14,10 @@ import numpy as np
 
 from membptt.checks import integer
 from membptt.memory import format_bytes
-from membptt.solver import _solver
+from membptt.solver import _expand, _solver
 from membptt.solver.bounds import EXACT, near_optimal
 from membptt.solver.disk import Intervals, inner_budget, shortest_interval
+from membptt.solver.expand import ExpandCost
 from membptt.solver.lookahead import least_budget, lookahead
 
 TABLE_LIMIT = 2**30  # bytes; a planner must not be the memory hog it is there to prevent
@@ -59,11 +60,14 @@ class Plan:
         The recurrence's answer.
     lower_bound : int or None
         Where the plan may be above the optimum: what no schedule goes below.
+    expand_cost : membptt.solver.expand.ExpandCost or None
+        What the plan was told about the price of an expansion.
     """
 
     rule: object
     forward_steps: int
     lower_bound: int | None = None
+    expand_cost: ExpandCost | None = None
 
 
 class Strategy:
@@ -279,6 +283,30 @@ class NearOptimal(Optimal):
         return [self.plan(steps, count, sizes).forward_steps for count in units]
 
 
+class Expand(Optimal):
+    """As `Optimal`, and runs of hidden states whose internal states are computed block by block.
+
+    See `membptt.solver.recurrences.expand` and docs/expand.md; units are those of `Optimal`.
+    """
+
+    name = "expand"
+
+    def plan(self, steps, units, sizes, expand_cost=None):
+        """Return the plan for this `ExpandCost`; hidden states are of use only if smaller."""
+        a, b = sizes.counts
+        if a >= b:
+            return Internal().plan(steps, units // b, sizes)
+        expand_cost = expand_cost or ExpandCost()
+        units = min(units, steps * b)
+        check_tables(self.name, steps, units, tables=2, itemsize=8)
+        rule = _expand.ExpandRule(steps, units, a, b, expand_cost.prices())
+        return Plan(rule, rule.forward_steps, expand_cost=expand_cost)
+
+    def costs(self, steps, units, sizes):
+        """Return the forward steps for each number of units, plan by plan."""
+        return [self.plan(steps, count, sizes).forward_steps for count in units]
+
+
 class Uniform(Strategy):
     """Hidden states at every k-th step, full BPTT within a segment; the usual practice.
 
@@ -452,14 +480,17 @@ STRATEGIES = {
         Mixed(),
         Optimal(),
         NearOptimal(),
+        Expand(),
         Lookahead(),
         Disk(),
     )
 }
 
-# Those for one core and memory alone: their time is their forward steps.
+# Those whose time is their forward steps: one core, memory alone, one step after the other.
 ONE_LANE = {
-    name: strategy for name, strategy in STRATEGIES.items() if name not in ("lookahead", "disk")
+    name: strategy
+    for name, strategy in STRATEGIES.items()
+    if name not in ("expand", "lookahead", "disk")
 }
 
 
@@ -486,16 +517,16 @@ def binomial_cost(t, s):
     return r * t - (comb(s + r, s + 1) if r else 0)
 
 
-def table_bytes(steps, units, tables):
+def table_bytes(steps, units, tables, itemsize=None):
     """Return the bytes that `tables` cost tables up to `steps` and `units` take."""
-    return tables * (steps + 1) * (units + 1) * _solver.cost_type(steps).itemsize
+    return tables * (steps + 1) * (units + 1) * (itemsize or _solver.cost_type(steps).itemsize)
 
 
-def check_tables(name, steps, units, tables):
+def check_tables(name, steps, units, tables, itemsize=None):
     """Refuse tables above `TABLE_LIMIT` before anything is allocated."""
     if steps > 2**31:
         raise OverflowError(f"steps is {steps}; {name} counts in 64 bits, give at most {2**31}")
-    need = table_bytes(steps, units, tables)
+    need = table_bytes(steps, units, tables, itemsize)
     if need > TABLE_LIMIT:
         raise ValueError(
             f"strategy {name} for {steps} steps and {units} units needs tables of "
@@ -524,8 +555,11 @@ def check_cost(cost, steps, units, strategy):
         )
 
 
-def plan(steps, units, strategy, sizes, interval=None):
+def plan(steps, units, strategy, sizes, **options):
     """Return the plan of a strategy object after checking `steps` and `units`.
+
+    `options` are the strategy's own, those that are None left out: `interval` of disk,
+    `expand_cost` of expand.
 
     Raises
     ------
@@ -535,7 +569,7 @@ def plan(steps, units, strategy, sizes, interval=None):
         If the cost does not fit a signed 64-bit integer.
     """
     check_request(steps, units, strategy, sizes)
-    options = {} if interval is None else {"interval": interval}
+    options = {name: value for name, value in options.items() if value is not None}
     planned = strategy.plan(steps, units, sizes, **options)
     check_cost(planned.forward_steps, steps, units, strategy)
     return planned

@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass, fields
 
 from membptt.cells import LSTM, RNN
 from membptt.checks import integer
-from membptt.executor import disk_schedule
+from membptt.executor import disk_schedule, expand_schedule
 from membptt.schedules import schedule
 from membptt.training.corpus import Corpus, Windows
 from membptt.training.heads import SoftmaxHead
@@ -135,6 +135,9 @@ def make_trainer(settings, corpus, meter=None):
         plan, _ = disk_schedule(
             settings.steps, memory, cell, settings.batch, disk, settings.disk_budget
         )
+    elif settings.strategy == "expand":
+        disk = None
+        plan, _ = expand_schedule(settings.steps, memory, cell, settings.batch)
     else:
         disk = None
         plan = schedule(settings.steps, memory, settings.strategy, cell, settings.batch)

@@ -1,9 +1,10 @@
 """A schedule drawn as the paper draws it: x is the place in the sequence, y is time, downwards.
 
 A line to the right is a run of forward steps; it ends in a disc where a hidden state is saved and
-in a square where an internal state is. A short arrow to the left is the backward of one step. The
-bar below a saved state lasts as long as it is held, and a ring on it marks a restore. At the right
-stands the memory in use, and the budget as a line.
+in a square where an internal state is. A dashed line with a square at every step expands a block
+of steps at once. A short arrow to the left is the backward of one step. The bar below a saved
+state lasts as long as it is held, and a ring on it marks a restore. At the right stands the memory
+in use, and the budget as a line.
 
 The drawing is one self-contained SVG, without scripts or fonts; its colours follow the reader's
 light or dark mode.
@@ -17,6 +18,7 @@ from membptt.schedules.actions import (
     AdvanceSaveHidden,
     AdvanceSaveInternal,
     Backward,
+    Expand,
     Fetch,
     Restore,
 )
@@ -95,28 +97,44 @@ class _Drawing:
                     self._ring(step)
                 case Backward(step):
                     self._arrow(step)
+                case Expand():
+                    self._block(action)
             gone = self.since.keys() - machine.saved
             for state in gone:
                 self._held(state, self.since.pop(state))
-            if isinstance(action, (Advance, AdvanceSaveHidden, AdvanceSaveInternal, Backward)):
+            if isinstance(
+                action, (Advance, AdvanceSaveHidden, AdvanceSaveInternal, Backward, Expand)
+            ):
                 self._in_use(machine.used)
                 self.row += 1
 
     def _run(self, action):
         y, end = self.y(self.row), self.x(action.stop)
         self.marks.append(f'<path class="run" d="M{self.x(action.start):.1f} {y:.1f}H{end:.1f}"/>')
-        size = self.dy * 0.32
         if isinstance(action, AdvanceSaveHidden):
             self.since[action.stop, False] = self.row
             self.marks.append(
-                f'<circle class="hidden" cx="{end:.1f}" cy="{y:.1f}" r="{size:.1f}"/>'
+                f'<circle class="hidden" cx="{end:.1f}" cy="{y:.1f}" r="{self.dy * 0.32:.1f}"/>'
             )
         elif isinstance(action, AdvanceSaveInternal):
-            self.since[action.stop, True] = self.row
-            self.marks.append(
-                f'<rect class="internal" x="{end - size:.1f}" y="{y - size:.1f}" '
-                f'width="{2 * size:.1f}" height="{2 * size:.1f}"/>'
-            )
+            self._square(action.stop)
+
+    def _block(self, action):
+        self.marks.append(
+            f'<path class="run" d="M{self.x(action.start):.1f} {self.y(self.row):.1f}'
+            f'H{self.x(action.stop):.1f}" stroke-dasharray="2 2"/>'
+        )
+        for step in range(action.start + 1, action.stop + 1):
+            self._square(step)
+
+    def _square(self, step):
+        """Mark an internal state that is saved now."""
+        self.since[step, True] = self.row
+        size = self.dy * 0.32
+        self.marks.append(
+            f'<rect class="internal" x="{self.x(step) - size:.1f}" '
+            f'y="{self.y(self.row) - size:.1f}" width="{2 * size:.1f}" height="{2 * size:.1f}"/>'
+        )
 
     def _ring(self, step):
         self.marks.append(

@@ -12,6 +12,7 @@ from membptt.schedules.actions import (
     AdvanceSaveInternal,
     Backward,
     Drop,
+    Expand,
     Fetch,
     Free,
     Prefetch,
@@ -40,6 +41,8 @@ def words(action):
             return f"{_run(start, stop)}, save internal [{stop}]"
         case Restore(step):
             return f"go back to h{step}"
+        case Expand(start, stop):
+            return f"expand steps {start + 1}-{stop} at once"
         case Backward(step):
             return f"backward of step {step}"
         case Free(step, internal):
@@ -96,7 +99,7 @@ def lines(schedule):
         yield (
             str(index),
             words(action),
-            f"h{machine.working}",
+            "-" if machine.working is None else f"h{machine.working}",
             _amount(machine.used, schedule.unit),
             *([_digits(machine.executions)] if counted else []),
             " ".join(_state(state) for state in machine.stack) or "-",
@@ -106,6 +109,11 @@ def lines(schedule):
 def summary(schedule):
     """Return the lines that say what a schedule costs and saves."""
     per_step = schedule.forward_steps / schedule.steps
+    blocks = ""
+    if schedule.expand_cost is not None:
+        blocks = (
+            f"; {schedule.expanded_steps} steps in {schedule.expansions} blocks computed at once"
+        )
     peak, full, budget = (
         _amount(size, schedule.unit)
         for size in (schedule.peak_bytes, schedule.full_bytes, schedule.budget)
@@ -123,7 +131,7 @@ def summary(schedule):
     cores = " on two cores" if schedule.lanes == 2 else ""
     return (
         f"{schedule.strategy}: {schedule.forward_steps} forward steps for {schedule.steps} steps, "
-        f"{per_step:.3f} per step\n"
+        f"{per_step:.3f} per step{blocks}\n"
         f"saved states: {peak}{unit} at most, of {budget}{unit} allowed; full BPTT {full}{unit}; "
         f"{saved:.{digits}f}% saved\n"
         f"time{cores}: {schedule.time_factor():.3f} of full BPTT's, "

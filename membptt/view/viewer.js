@@ -1,9 +1,11 @@
 "use strict";
-// One clock for all schedules: a forward or a backward step takes one tick, all else none.
+// One clock for all schedules: a forward step, a backward step and the expansion of a block take one
+// tick each, all else none.
 // A Track is a schedule with all that follows from its actions; a Panel draws a track.
 (() => {
 const ADVANCE = 0, SAVE_HIDDEN = 1, SAVE_INTERNAL = 2, RESTORE = 3, BACKWARD = 4, FREE = 5;
 const STORE = 6, PREFETCH = 7, FETCH = 8, DROP = 9;  // hidden states on disk
+const EXPAND = 10;  // a block of steps at once
 const HIDDEN = "hidden", INTERNAL = "internal", DISK = "disk";
 const data = JSON.parse(document.getElementById("data").textContent);
 const T = data.steps;
@@ -61,6 +63,7 @@ class Track {
     this.from = new Int32Array(n);       // the working state before it
     this.next = new Int32Array(n);       // the step whose backward comes next, before it
     this.counts = new Int32Array(T + 1);
+    this.forward = 0;                    // forward steps in all
     this.states = [];                    // everything that is saved, from when to when
     const saved = new Map();
     let used = this.buffers * data.hidden, working = 0, next = T;
@@ -84,6 +87,7 @@ class Track {
       let ticks = 0;
       if (code <= SAVE_INTERNAL) {
         ticks = stop - start;
+        this.forward += ticks;
         for (let step = start + 1; step <= stop; step++) this.counts[step]++;
         working = stop;
         if (code === SAVE_HIDDEN) save(i, stop, HIDDEN, data.hidden);
@@ -99,6 +103,14 @@ class Track {
       } else if (code === FREE) free(i, stateName(start, stop === 1 ? INTERNAL : HIDDEN));
       else if (code === STORE) save(i, start, DISK, 0);
       else if (code === DROP) free(i, `h${start} on disk`);
+      else if (code === EXPAND) {
+        ticks = 1;
+        for (let step = start; step < stop; step++) {
+          this.counts[step + 1]++;
+          free(i, `h${step}`);
+        }
+        for (let step = start + 1; step <= stop; step++) save(i, step, INTERNAL, data.internal);
+      }
       this.begin[i + 1] = this.begin[i] + ticks;
       this.used[i] = used;
     }
@@ -129,8 +141,12 @@ class Track {
     return low;
   }
 
+  computes(i) {
+    return this.code[i] <= SAVE_INTERNAL || this.code[i] === EXPAND;
+  }
+
   runs(i, step) {
-    return this.code[i] <= SAVE_INTERNAL && this.start[i] < step && step <= this.stop[i];
+    return this.computes(i) && this.start[i] < step && step <= this.stop[i];
   }
 
   touches(i, step) {
@@ -140,7 +156,7 @@ class Track {
   countsAfter(i) {
     const change = new Int32Array(T + 2);
     for (let k = 0; k <= i; k++)
-      if (this.code[k] <= SAVE_INTERNAL) {
+      if (this.computes(k)) {
         change[this.start[k] + 1]++;
         change[this.stop[k] + 1]--;
       }
@@ -165,6 +181,7 @@ class Track {
       case PREFETCH: return `begin to read h${start}`;
       case FETCH: return `go back to h${start} from disk`;
       case DROP: return `drop h${start}`;
+      case EXPAND: return `expand ${stepsWords(start + 1, stop)} at once`;
       default: return `free ${stateName(start, stop === 1 ? INTERNAL : HIDDEN)}`;
     }
   }
@@ -176,6 +193,7 @@ class Track {
       case BACKWARD: return this.explainBackward(i);
       case FREE: return this.explainFree(i);
       case STORE: case PREFETCH: case FETCH: case DROP: return this.explainTransfer(i);
+      case EXPAND: return this.explainExpand(i);
     }
     const start = this.start[i], stop = this.stop[i];
     step ??= stop;
@@ -244,6 +262,13 @@ class Track {
     }
   }
 
+  explainExpand(i) {
+    const start = this.start[i], stop = this.stop[i];
+    return `${capital(stepsWords(start + 1, stop))} are computed at once, since the hidden states before ` +
+      `each of them are at hand, h${start} to h${stop - 1}: none waits for another. Their internal states ` +
+      `take the places of those hidden states. In use: ${share(this.used[i], this.budget)}.`;
+  }
+
   explainBackward(i) {
     const step = this.start[i];
     const count = this.countsAfter(i)[step];
@@ -305,7 +330,7 @@ class Panel {
     this.section.querySelector("h2").textContent = track.name;
     this.canvas = this.section.querySelector("canvas");
     this.canvas.setAttribute("aria-label", `Schedule ${track.name}: ${track.length} actions, ` +
-      `${track.ticks - T} forward steps for ${T} steps. The words below follow the arrow keys.`);
+      `${track.forward} forward steps for ${T} steps. The words below follow the arrow keys.`);
     this.canvas.setAttribute("aria-describedby", "words");
     this.layer = document.createElement("canvas");
     this.canvas.addEventListener("focus", () => activate(number));
@@ -416,6 +441,8 @@ class Panel {
       if (code <= SAVE_INTERNAL) {
         forward.moveTo(x, this.y(start));
         forward.lineTo(this.x(track.begin[i + 1]), this.y(track.stop[i]));
+      } else if (code === EXPAND) {
+        forward.rect(x + tick * 0.15, this.y(track.stop[i]), tick * 0.7, this.y(start) - this.y(track.stop[i]));
       } else if (code === BACKWARD) {
         backward.moveTo(x, this.y(start));
         backward.lineTo(x + tick, this.y(start - 1));
@@ -497,7 +524,7 @@ class Panel {
     path.moveTo(LEFT - 5, closed ? this.floor : y(level));
     path.lineTo(LEFT - 5, y(level));
     for (; i < track.length && track.begin[i] <= view.x1; i++) {
-      const saves = track.code[i] === SAVE_HIDDEN || track.code[i] === SAVE_INTERNAL;
+      const saves = [SAVE_HIDDEN, SAVE_INTERNAL, EXPAND].includes(track.code[i]);
       if (!saves && track.code[i] !== FREE) continue;
       const x = this.x(track.begin[i + 1]);
       if (x - column < 0.5) {
@@ -547,12 +574,14 @@ class Panel {
     context.lineWidth = 4;
     context.lineCap = "round";
     if (code <= SAVE_INTERNAL) line(context, x, this.y(start), end, this.y(track.stop[i]));
+    else if (code === EXPAND)
+      context.strokeRect(x, this.y(track.stop[i]), end - x, this.y(start) - this.y(track.stop[i]));
     else if (code === BACKWARD) line(context, x, this.y(start), end, this.y(start - 1));
     else if (code === RESTORE || code === FETCH) line(context, x, this.y(track.from[i]), x, this.y(start));
     context.lineCap = "butt";
     let position = null;
     if (code === SAVE_HIDDEN || code === SAVE_INTERNAL) position = track.stop[i];
-    else if (code !== ADVANCE && code !== BACKWARD) position = start;
+    else if (![ADVANCE, BACKWARD, EXPAND].includes(code)) position = start;
     if (position === null) return;
     const internal = code === SAVE_INTERNAL || (code === FREE && track.stop[i] === 1);
     context.beginPath();
@@ -608,11 +637,15 @@ class Panel {
       return show();
     }
     const action = this.track.actionAt(tick), {track} = this;
-    const step = track.code[action] <= SAVE_INTERNAL
+    const step = track.code[action] === EXPAND
+      ? Math.min(track.stop[action], Math.max(track.start[action], Math.floor(position)) + 1)
+      : track.code[action] <= SAVE_INTERNAL
       ? Math.min(track.stop[action], track.start[action] + 1 + Math.floor(tick - track.begin[action]))
       : undefined;
     const row = this.main / (view.y1 - view.y0), reach = 5 / row;
-    const line = track.code[action] === BACKWARD ? track.start[action] - (tick - track.begin[action])
+    const line = track.code[action] === EXPAND
+      ? Math.min(track.stop[action], Math.max(track.start[action], position))
+      : track.code[action] === BACKWARD ? track.start[action] - (tick - track.begin[action])
       : track.start[action] + (tick - track.begin[action]);
     let state = null;
     if (Math.abs(position - line) > reach)
@@ -676,7 +709,7 @@ function follow(tick) {
   const all = Math.max(...panels.map(panel => panel.track.ticks));
   const {track, index} = panels[active], width = all / zoom, height = T / zoom;
   const code = track.code[index];
-  const position = code <= SAVE_INTERNAL ? (chosenStep ?? track.stop[index]) : track.start[index];
+  const position = track.computes(index) ? (chosenStep ?? track.stop[index]) : track.start[index];
   const before = [view.x0, view.x1, view.y0, view.y1].join();
   if (zoom === 1) Object.assign(view, {x0: 0, x1: all, y0: 0, y1: T});
   else {
@@ -791,7 +824,7 @@ function moveBy(count) {
 
 function currentStep() {
   const {track, index} = panels[active];
-  return chosenStep ?? (track.code[index] <= SAVE_INTERNAL ? track.stop[index] : Math.max(1, track.start[index]));
+  return chosenStep ?? (track.computes(index) ? track.stop[index] : Math.max(1, track.start[index]));
 }
 
 const keys = {

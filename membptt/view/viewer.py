@@ -18,13 +18,8 @@ import numpy as np
 
 from membptt.files import replacing
 from membptt.memory import format_bytes
-from membptt.schedules.actions import (
-    BACKWARD,
-    FREE,
-    SAVE_HIDDEN,
-    SAVE_INTERNAL,
-    from_row,
-)
+from membptt.schedules._emit import Meter
+from membptt.schedules.actions import BACKWARD, FREE, from_row
 from membptt.view.svg import draw
 from membptt.view.text import headings, lines, summary, words
 
@@ -174,12 +169,9 @@ def compare(schedule, trace):
 
 def in_use(schedule, rows):
     """Return the memory in use after each action, int64 [actions], in the schedule's unit."""
-    change = np.zeros(len(rows), np.int64)
-    change[rows[:, 0] == SAVE_HIDDEN] = schedule.hidden
-    change[rows[:, 0] == SAVE_INTERNAL] = schedule.internal
-    freed = rows[:, 0] == FREE
-    change[freed] = -np.where(rows[freed, 2] == 1, schedule.internal, schedule.hidden)
-    return schedule.buffers * schedule.hidden + np.cumsum(change)
+    used = np.empty(len(rows), np.int64)
+    Meter(schedule.hidden, schedule.internal).feed(rows, used)
+    return schedule.buffers * schedule.hidden + used
 
 
 def check(schedules):

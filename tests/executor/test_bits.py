@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 import membptt as mb
 from membptt.schedules import replay
 
-STRATEGIES = ["full", "hsm", "ism", "msm", "optimal"]
+STRATEGIES = ["full", "hsm", "ism", "msm", "optimal", "expand"]
 # (T, B, H): lengths of one to three, primes, several flush blocks, odd and single hidden units
 SIZES = [(1, 1, 1), (2, 3, 5), (3, 1, 33), (13, 2, 8), (29, 20, 40), (61, 17, 7)]
 

@@ -5,6 +5,8 @@ import pytest
 from membptt.oracle.exhaustive import least_cost
 from membptt.solver import forward_steps
 from membptt.solver.chains import Chain
+from membptt.solver.expand import ExpandCost
+from membptt.solver.recurrences import expand
 from membptt.solver.strategies import Sizes, find_strategy, plan
 
 
@@ -40,3 +42,20 @@ def test_the_papers_mixed_strategy_is_not(t, m, msm, least):
 
 def test_nothing_fits():
     assert least_cost(Chain.even(3, 1, 3), 2) is None
+
+
+@pytest.mark.parametrize("price", [(0, 0), (0, 0.05), (0.3, 0.1), (1, 0.3), (0, 0.6), (1.5, 0.1)])
+@pytest.mark.parametrize(("a", "b"), [(1, 2), (1, 3), (1, 5), (2, 5), (2, 3)])
+def test_expansions_are_placed_as_the_best_of_all_schedules_would(a, b, price):
+    prices = ExpandCost(*price).prices(4)
+    for t in range(1, 7):
+        table, _ = expand(6, 3 * b, a, b, prices, forward=100)
+        for m in range(b, 3 * b + 1, 1 if t < 6 else 3):
+            assert table[t][m] == least_cost(Chain.even(t, a, b, forward=100), m, prices)
+
+
+def test_without_cheap_expansions_nothing_changes():
+    chain = Chain.even(6, 1, 3, forward=100)
+    for m in range(3, 10):
+        dear = least_cost(chain, m, ExpandCost(0, 1).prices(4))
+        assert dear == least_cost(chain, m) == 100 * optimal(6, m, 1, 3)

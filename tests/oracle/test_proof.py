@@ -28,6 +28,15 @@ def test_every_strategy_is_executed(strategy, alpha):
     assert proof.executed == proof.predicted >= proof.exhaustive
 
 
+@pytest.mark.parametrize("price", [(0, 0.05), (0.3, 0.3)])
+def test_expansions_are_counted_with_their_price(price):
+    for units in (6, 7, 9):
+        plan = mb.schedule(6, mb.Units(units, 3), "expand", expand_cost=mb.ExpandCost(*price))
+        proof = prove(plan)
+        assert proof.holds and proof.same_bits
+        assert plan.expansions and proof.predicted < mb.forward_steps(6, units, "optimal", 3)
+
+
 @pytest.mark.parametrize("kind", [mb.RNN, mb.LSTM])
 def test_on_the_users_cell(kind):
     cell = kind(4, 9)
@@ -42,7 +51,13 @@ def test_on_the_users_cell(kind):
     [{"executed": 12}, {"exhaustive": 12}, {"network_steps": 14}, {"same_bits": False}],
 )
 def test_a_contradiction_is_one(wrong):
-    right = {"predicted": 13, "executed": 13, "exhaustive": 13, "optimal": True}
+    right = {
+        "predicted": 13,
+        "executed": 13,
+        "exhaustive": 13,
+        "optimal": True,
+        "forward_steps": 13,
+    }
     right |= {"network": "LSTM", "network_steps": 13, "same_bits": True}
     assert Proof(**right).holds
     assert not Proof(**(right | wrong)).holds

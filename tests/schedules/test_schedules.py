@@ -84,7 +84,7 @@ def cell_sizes(cell):
     return Sizes(*cell.sizes)
 
 
-@pytest.mark.parametrize("name", sorted(ONE_LANE))
+@pytest.mark.parametrize("name", [*sorted(ONE_LANE), "expand"])
 @pytest.mark.parametrize("alpha", [1, 2, 3])
 def test_readable_and_compiled_emitters_agree(name, alpha):
     for steps in (1, 2, 3, 7, 20, 41):
@@ -177,11 +177,12 @@ def test_actions_are_frozen_comparable_and_say_how_they_are_read():
         "Prefetch",
         "Fetch",
         "Drop",
+        "Expand",
     ):
         last = getattr(action_types, name).__doc__.strip().splitlines()[-1]
         assert last.strip().startswith("Read as: ")
-    with pytest.raises(ValueError, match="action code is 10"):
-        action_types.from_row(10, 0, 1)
+    with pytest.raises(ValueError, match="action code is 11"):
+        action_types.from_row(11, 0, 1)
 
 
 def test_made_by_hand():

@@ -5,10 +5,12 @@ from math import inf
 import numpy as np
 import pytest
 
-from membptt.solver import STRATEGIES, _solver, recurrences
+from membptt.solver import STRATEGIES, _expand, _solver, recurrences
+from membptt.solver.expand import ExpandCost
 from membptt.solver.strategies import Sizes
 
 T, M = 14, 30
+PRICES = ExpandCost(0.4, 0.13).prices(6)
 SIZES = [(1, 1), (1, 2), (1, 3), (1, 4), (2, 3), (3, 2), (5, 12)]
 
 
@@ -27,17 +29,26 @@ def tables(name, a, b):
         return [getattr(recurrences, name)(T, M)], closed_form(name)
     if name == "msm":
         return [recurrences.msm(T, M, a, b)], [_solver.msm_table(T, M, a, b)]
+    if name == "expand":
+        return recurrences.expand(T, M, a, b, PRICES, 100), _expand.expand_tables(
+            T, M, a, b, PRICES
+        )
     return recurrences.optimal(T, M, a, b), _solver.optimal_tables(T, M, a, b)
 
 
 @pytest.mark.parametrize(
     ("name", "a", "b"),
     [("hsm", 1, 1), ("ism", 1, 1)]
-    + [(name, a, b) for name in ("msm", "optimal") for a, b in SIZES],
+    + [
+        (name, a, b)
+        for name in ("msm", "optimal", "expand")
+        for a, b in SIZES
+        if name != "expand" or a < b
+    ],
 )
 def test_same_numbers(name, a, b):
     for readable, fast in zip(*tables(name, a, b), strict=True):
-        costs = np.where(fast > T * (T + 1), inf, fast)
+        costs = np.where(fast > 100 * T * (T + 1), inf, fast)
         expected = np.array(readable, dtype=float).T
         expected[0, 0] = costs[0, 0]  # no steps, no memory: a matter of convention
         np.testing.assert_array_equal(costs, expected)

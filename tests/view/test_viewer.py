@@ -40,7 +40,9 @@ def test_one_file_that_asks_for_nothing_else():
     assert "22</td>" in text and "backward of step 10" in text and "<svg xmlns" in text
 
 
-@pytest.mark.parametrize("strategy", ["full", "hsm", "ism", "msm", "optimal", "lookahead", "disk"])
+@pytest.mark.parametrize(
+    "strategy", ["full", "hsm", "ism", "msm", "optimal", "lookahead", "disk", "expand"]
+)
 def test_the_page_gets_every_action(strategy):
     made = schedule(12, Units(40, 3), strategy)
     (planned,) = data(page(made))["schedules"]
@@ -64,7 +66,7 @@ def test_refusals():
         page(schedule(4, Units(3, 3)), trace=np.zeros((3, 4)))
 
 
-@pytest.mark.parametrize("strategy", ["optimal", "disk"])
+@pytest.mark.parametrize("strategy", ["optimal", "disk", "expand"])
 def test_memory_in_use_is_the_replay_machines(strategy):
     made = schedule(30, Units(9, 3), strategy)
     machine = made.machine()
@@ -78,7 +80,7 @@ def test_memory_in_use_is_the_replay_machines(strategy):
 @pytest.mark.parametrize("backend", ["numpy", "cython"])
 @pytest.mark.parametrize(
     ("strategy", "units"),
-    [("full", 30), ("hsm", 6), ("ism", 6), ("msm", 6), ("optimal", 6), ("disk", 9)],
+    [("full", 30), ("hsm", 6), ("ism", 6), ("msm", 6), ("optimal", 6), ("disk", 9), ("expand", 8)],
 )
 def test_planned_and_executed_are_the_same(recorded, strategy, units, backend):
     planned, trace = recorded(strategy, units, backend)
