@@ -10,7 +10,7 @@ import sys
 
 import numpy as np
 
-BACKENDS = ("numpy", "cython")
+BACKENDS = ("numpy", "cython", "cupy")
 
 
 def check_backend(backend):
@@ -63,6 +63,15 @@ def first_line(message):
     return str(message).strip().partition("\n")[0]
 
 
+def usable(backend):
+    """Return whether the backend can run here."""
+    try:
+        array_module(backend)
+    except ValueError:
+        return False
+    return True
+
+
 def namespace(array):
     """Return the module whose functions take this array.
 
@@ -76,14 +85,25 @@ def namespace(array):
     return sys.modules[type(array).__module__.partition(".")[0]]
 
 
+def on_device(array):
+    """Return whether an array's numbers are in the memory of a device."""
+    return hasattr(array, "__cuda_array_interface__")
+
+
 def to_host(array):
     """Return the array as one of NumPy's; copied if it is on a device, which waits for it."""
-    return array.get() if hasattr(array, "get") else np.asarray(array)
+    return array.get() if on_device(array) else np.asarray(array)
 
 
-def from_host(array, backend):
-    """Return an array of NumPy's as one of the backend's: itself, or copied to the device."""
-    return array_module(backend).asarray(array)
+def from_host(array, xp):
+    """Return an array of NumPy's as one of the module's: itself, or copied to the device."""
+    return xp.asarray(array)
+
+
+def synchronize(xp):
+    """Wait until the device has done what was asked of it; the host has always done so."""
+    if xp is not np:
+        xp.cuda.get_current_stream().synchronize()
 
 
 def all_finite(array):

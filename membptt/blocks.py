@@ -14,6 +14,7 @@ from contextlib import contextmanager
 
 import numpy as np
 
+from membptt.arrays import on_device
 from membptt.checks import check_range
 
 ROWS = 512  # steps times batch of a block
@@ -29,7 +30,16 @@ def sequence(name, source, count=None):
     source : array_like, reader or Blocks
     count : int, optional
         Whole numbers that a reader gives must be from 0 to count - 1.
+
+    Raises
+    ------
+    TypeError
+        If it lies on a device: sequences stay on the host and are sent in blocks.
     """
+    if on_device(source):
+        raise TypeError(
+            f"{name} lie on a device; give a NumPy array, {name}.get(): steps are sent in blocks"
+        )
     if isinstance(source, np.ndarray):
         return np.asarray(source)
     if isinstance(source, Blocks):

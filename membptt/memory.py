@@ -140,6 +140,11 @@ class Ledger:
         self.allocations += 1
         self.peak = max(self.peak, self.total)
 
+    def hold(self, name, nbytes):
+        """Write down that `nbytes` in all are held under `name`, in place of what was before."""
+        self.held.pop(name, None)
+        self.take(name, nbytes)
+
     def give(self, name):
         """Write down that what `name` holds was given back; a KeyError if it holds nothing."""
         del self.held[name]

@@ -1,4 +1,4 @@
-"""What the tests share: small networks with a window to run them on."""
+"""What the tests share: small networks with a window to run them on, a small training run."""
 
 import os
 import shlex
@@ -9,7 +9,9 @@ import numpy as np
 import pytest
 
 from membptt.cells import LSTM, RNN
+from membptt.training.corpus import Corpus
 from membptt.training.heads import LinearHead, SoftmaxHead
+from membptt.training.settings import Settings, make_trainer
 
 CELLS = {"rnn": RNN, "lstm": LSTM}
 
@@ -90,3 +92,20 @@ def compiler():
     if shutil.which(command[0]) is None:
         pytest.skip(f"there is no C compiler {command[0]}")
     return command
+
+
+@pytest.fixture(scope="session")
+def corpus():
+    letters = np.random.default_rng(0).choice(list("ab cdé"), 500)
+    return Corpus("".join(letters))
+
+
+@pytest.fixture
+def make(corpus):
+    """Return a factory of trainers over a small text."""
+
+    def make(meter=None, **given):
+        sizes = {"steps": 20, "batch": 3, "hidden": 8, "memory": "4 kB"}
+        return make_trainer(Settings(**(sizes | given)), corpus, meter)
+
+    return make

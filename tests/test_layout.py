@@ -12,6 +12,7 @@ ORDER = [
     "arrays",
     "blocks",
     "memory",
+    "feed",
     "files",
     "cells",
     "kernels",

@@ -14,6 +14,7 @@ from math import prod
 
 import numpy as np
 
+from membptt.arrays import array_module, namespace
 from membptt.blocks import Blocks
 from membptt.checks import integer
 from membptt.executor.chain import make_chain
@@ -65,9 +66,10 @@ def truncated_bptt(cell, inputs, head, window, state=None, stride=None):
     if stride > window:
         raise ValueError(f"stride is {stride}; give at most {window}, the window")
     size = cell.internal_nbytes(batch)
-    stored = np.empty(min(window, steps) * size, np.uint8)
-    grads = {name: np.zeros_like(value) for name, value in (cell.params | head.params).items()}
-    state_grad = tuple(np.zeros_like(array) for array in initial)
+    xp = array_module(cell.backend)
+    stored = xp.empty(min(window, steps) * size, dtype=np.uint8)
+    grads = {name: xp.zeros_like(value) for name, value in (cell.params | head.params).items()}
+    state_grad = tuple(xp.zeros_like(array) for array in initial)
     loss, bad_step, forwards, workspace = 0.0, 0, 0, 0
     begin, done, entering = 0, 0, initial
     while done < steps:
@@ -133,5 +135,5 @@ class Part:
     def forward_backward(self, step, h, grads):
         """Return the step's share of the loss and its derivative by h; see `BoundHead`."""
         if self.begin + step <= self.done:
-            return 0.0, np.zeros_like(h)
+            return 0.0, namespace(h).zeros_like(h)
         return self.whole.forward_backward(self.begin + step, h, grads)

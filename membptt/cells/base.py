@@ -30,20 +30,21 @@ class Cell:
         Of the parameters and of every state.
     seed : int
         Of the initial parameters, uniform in ±1/√H, biases included.
-    backend : {"cython", "numpy"}
-        Which code the executor runs: the compiled kernels, or this class.
+    backend : {"cython", "numpy", "cupy"}
+        Which code the executor runs: the compiled kernels, this class, or this class on a GPU.
 
     Attributes
     ----------
     params : dict of numpy.ndarray
         ``W_x`` [I, G H], ``W_h`` [H, G H] and ``b`` [G H], gates side by side in the order that
-        the cell's own docstring gives. Change the arrays in place or replace them: they are read
-        anew at every run.
+        the cell's own docstring gives; CuPy's arrays on backend "cupy". Change the arrays in place
+        or replace them: they are read anew at every run.
 
     Raises
     ------
     ValueError, TypeError
-        If a size is not a positive whole number, or the dtype or backend is unknown.
+        If a size is not a positive whole number, the dtype or backend is unknown, or it is "cupy"
+        and there is no device.
     """
 
     gates = 1
@@ -56,9 +57,10 @@ class Cell:
         self.dtype = check_dtype(dtype)
         self.backend = check_backend(backend)
         generator = np.random.default_rng(integer("seed", seed, minimum=0))
+        xp = array_module(backend)
         bound = 1 / math.sqrt(self.hidden_size)
         self.params = {
-            name: from_host(generator.uniform(-bound, bound, shape).astype(self.dtype), backend)
+            name: from_host(generator.uniform(-bound, bound, shape).astype(self.dtype), xp)
             for name, shape in self.param_shapes().items()
         }
 

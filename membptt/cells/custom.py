@@ -13,6 +13,7 @@ from math import prod
 
 import numpy as np
 
+from membptt.arrays import array_module
 from membptt.cells.base import Cell
 from membptt.checks import check_dtype
 
@@ -43,12 +44,15 @@ class Custom(Cell):
     state_after : callable, optional
         ``state_after(params, state, saved)`` returns the state that leaves the step, to the bit, at
         little cost: a smaller internal state, so less memory.
+    backend : {"numpy", "cupy"}
+        Whose arrays your functions are given: NumPy's, or CuPy's on a GPU.
 
     Raises
     ------
     ValueError
-        If the parameters' dtypes differ. While running: if a function returns arrays of other
-        shapes or another dtype than stated; the message names the array.
+        If the parameters' dtypes differ, or the backend is another one. While running: if a
+        function returns arrays of other shapes or another dtype than stated; the message names the
+        array.
 
     Examples
     --------
@@ -76,12 +80,16 @@ class Custom(Cell):
         hidden,
         saved=None,
         state_after=None,
+        backend="numpy",
     ):
+        if backend not in ("numpy", "cupy"):
+            raise ValueError(f"backend is {backend!r}; your own functions run on numpy or cupy")
         self.functions = forward_step, backward_step, state_after
-        self.params = {name: np.asarray(value) for name, value in params.items()}
+        self.backend = backend
+        xp = array_module(backend)
+        self.params = {name: xp.asarray(value) for name, value in params.items()}
         self.dtype = common_dtype(self.params)
         self.input_size = input_size
-        self.backend = "numpy"
         self.hidden = {name: tuple(shape) for name, shape in hidden.items()}
         self.saved = {name: tuple(shape) for name, shape in (saved or {}).items()}
         if not self.hidden:

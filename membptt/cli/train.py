@@ -8,10 +8,11 @@ from argparse import SUPPRESS
 
 from tqdm import tqdm
 
-from membptt.arrays import BACKENDS
+from membptt.arrays import BACKENDS, usable
 from membptt.checks import DTYPES
 from membptt.cli.interrupts import Deferred
 from membptt.cli.values import real, whole
+from membptt.executor.executor import HOST_ONLY
 from membptt.memory import format_bytes
 from membptt.solver import STRATEGIES
 from membptt.training.checkpoint import check_writable, load_checkpoint, save_checkpoint
@@ -56,7 +57,12 @@ def add_arguments(subparsers):
         help="counted from the start of training, also after --resume; one window each "
         f"({default('updates')})",
     )
-    add("--backend", choices=("auto", *BACKENDS), help=f"code to run ({default('backend')})")
+    add(
+        "--backend",
+        choices=("auto", *BACKENDS),
+        help="code to run (default: auto, which is cupy where a GPU can run the strategy, else "
+        "cython)",
+    )
     add("--dtype", choices=DTYPES, help=f"({default('dtype')})")
     add("--seed", type=whole, metavar="N", help=f"of the parameters ({default('seed')})")
     add("--learning-rate", type=real, metavar="X", help=f"of Adam ({default('learning_rate')})")
@@ -127,9 +133,15 @@ def choose_settings(args):
     if given.get("backend") == "auto":
         del given["backend"]
     if args.resume is None:
-        return Settings(**given), None
+        strategy = given.get("strategy", Settings.strategy)
+        return Settings(**({"backend": best_backend(strategy)} | given)), None
     settings, arrays = load_checkpoint(args.resume)
     return Settings.from_dict(settings, args.resume).resumed(given, args.resume), arrays
+
+
+def best_backend(strategy):
+    """Return the backend to run a strategy on: a GPU if there is one that can."""
+    return "cupy" if strategy not in HOST_ONLY and usable("cupy") else "cython"
 
 
 def restore(trainer, saved, path, updates):

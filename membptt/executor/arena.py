@@ -21,17 +21,19 @@ class Arena:
         Sizes of the two kinds of state.
     reserved : int
         Bytes at the end that belong to the buffers of slow storage; they count as used.
+    xp : module
+        Whose array the buffer is: numpy, or cupy for one on a device.
 
     Attributes
     ----------
-    buffer : numpy.ndarray
+    buffer : numpy.ndarray or cupy.ndarray
         uint8, `nbytes` long.
     used, peak : int
         Bytes in use now, and at most since `clear`.
     """
 
-    def __init__(self, nbytes, hidden_nbytes, internal_nbytes, reserved=0):
-        self.buffer = np.zeros(nbytes, np.uint8)
+    def __init__(self, nbytes, hidden_nbytes, internal_nbytes, reserved=0, xp=np):
+        self.buffer = xp.zeros(nbytes, dtype=np.uint8)
         self.sizes = (hidden_nbytes, internal_nbytes)
         self.reserved = reserved
         self.clear()

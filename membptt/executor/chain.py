@@ -7,12 +7,18 @@ from membptt.kernels._chain import LSTMChain, RNNChain
 COMPILED = {"RNN": RNNChain, "LSTM": LSTMChain}
 
 
-def make_chain(cell, head, steps, batch):
-    """Return the chain of the cell's backend."""
+def make_chain(cell, head, steps, batch, ledger=None):
+    """Return the chain of the cell's backend; on a device it writes down what it holds there."""
     if cell.backend != "cython":
-        return PlainChain(cell, head, steps, batch)
+        return PlainChain(cell, head, steps, batch, ledger)
     name = type(cell).__name__
     # A subclass may compute something else than its base, whatever it is called.
     if name not in COMPILED or type(cell) is not getattr(cells, name):
         raise ValueError(f'backend is "cython", and {name} has no compiled kernels; give "numpy"')
     return COMPILED[name](cell, head, steps, batch)
+
+
+def device_peak(chain):
+    """Return the most bytes of a device's memory that were held at once; 0 on the host."""
+    ledger = getattr(chain, "ledger", None)
+    return 0 if ledger is None else ledger.peak

@@ -9,6 +9,7 @@ import tempfile
 import threading
 import time
 
+from membptt.arrays import array_module
 from membptt.checks import integer
 from membptt.executor import _executor, _lookahead, readable
 from membptt.executor._spill import Spill
@@ -17,6 +18,13 @@ from membptt.executor.chain import make_chain
 from membptt.executor.result import Result, Stats
 from membptt.executor.window import check_finite, check_inputs, check_window
 from membptt.kernels.threads import thread_count, useful_threads
+from membptt.memory import Ledger
+
+# Strategies that run on the host alone, and why.
+HOST_ONLY = {
+    "lookahead": "it runs two lanes on two threads of the CPU",
+    "disk": "its states go from the host's memory to a file",
+}
 
 
 class Executor:
@@ -40,10 +48,15 @@ class Executor:
     disk_rate : float
         Bytes a second at most to and from it, to try slow storage; 0 for no limit.
 
+    Attributes
+    ----------
+    ledger : membptt.memory.Ledger or None
+        Who holds how many bytes of the device's memory; None on the host.
+
     Raises
     ------
     ValueError
-        If the schedule was planned for states of other sizes.
+        If the schedule was planned for states of other sizes, or the backend cannot run it.
     """
 
     def __init__(
@@ -57,6 +70,7 @@ class Executor:
         disk=None,
         disk_rate=0.0,
     ):
+        check_runs_on(cell.backend, schedule)
         self.cell = cell
         self.schedule = schedule
         self.batch = integer("batch", batch, minimum=1)
@@ -67,7 +81,9 @@ class Executor:
         sizes = cell.hidden_nbytes(self.batch), cell.internal_nbytes(self.batch)
         arena = Arena if schedule.lanes == 1 else SlotArena
         reserved = schedule.buffers * sizes[0]
-        self.arena = arena(arena_nbytes(schedule, *sizes), *sizes, reserved)
+        xp = array_module(cell.backend)
+        self.arena = arena(arena_nbytes(schedule, *sizes), *sizes, reserved, xp)
+        self.ledger = Ledger() if cell.backend == "cupy" else None
         self.disk, self.disk_rate = disk, disk_rate
         self.spill = None
         self.chain = self.fitted = None
@@ -113,7 +129,8 @@ class Executor:
         fitted = {name: value.shape for name, value in head.params.items()}
         fitted[""] = getattr(head, "kernel", None)
         if self.chain is None or fitted != self.fitted:  # a chain's workspace fits one kind of head
-            self.chain, self.fitted = make_chain(cell, head, steps, batch), fitted
+            self.chain = make_chain(cell, head, steps, batch, self.ledger)
+            self.fitted = fitted
         self.chain.begin(inputs, head, state, self.arena.buffer)
         disk, transfers = None, None
         if self.schedule.intervals is None:
@@ -135,6 +152,7 @@ class Executor:
             self.chain.workspace_nbytes,
             time.perf_counter() - started,
             expanded,
+            0 if self.ledger is None else self.ledger.peak,
             **(disk or {}),
         )
         return Result(loss, grads, last, state_grad, stats, trace, transfers)
@@ -211,6 +229,17 @@ def bptt(cell, inputs, head, schedule, state=None, record=False, threads=None):
     """
     inputs = check_inputs(cell, inputs)
     return Executor(cell, schedule, inputs.shape[1], record, threads)._run(inputs, head, state)
+
+
+def check_runs_on(backend, schedule):
+    """Raise if the schedule needs what a device does not have."""
+    if backend != "cupy" or schedule.strategy not in HOST_ONLY:
+        return
+    raise ValueError(
+        f"strategy is {schedule.strategy!r}, which backend 'cupy' does not have: "
+        f"{HOST_ONLY[schedule.strategy]}; give another strategy, such as 'optimal', or backend "
+        "'cython'"
+    )
 
 
 def arena_nbytes(schedule, hidden_nbytes, internal_nbytes):

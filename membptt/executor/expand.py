@@ -9,6 +9,7 @@ import time
 
 import numpy as np
 
+from membptt.arrays import array_module, synchronize
 from membptt.executor.chain import make_chain
 from membptt.executor.disk import NoHead
 from membptt.executor.plain import HIDDEN, INITIAL
@@ -54,7 +55,8 @@ def measure(cell, batch):
     """Return the `ExpandCost` of a cell on this machine."""
     steps, hidden, internal = MOST_STEPS, cell.hidden_nbytes(batch), cell.internal_nbytes(batch)
     tokens = np.zeros((steps, batch), np.uint8)
-    arena = np.zeros(steps * (hidden + internal), np.uint8)
+    xp = array_module(cell.backend)
+    arena = xp.zeros(steps * (hidden + internal), dtype=np.uint8)
     chain = make_chain(cell, NoHead, steps, batch)
     chain.begin(tokens, NoHead(), cell.zero_state(batch), arena)
 
@@ -62,11 +64,13 @@ def measure(cell, batch):
         chain.restart(INITIAL)
         for step in range(steps):
             chain.forward(step, step + 1, step * internal)
+        synchronize(xp)
 
     def expand(block):
         for start in range(0, steps, block):
             source = (HIDDEN, at + (start - 1) * hidden) if start else (INITIAL, 0)
             chain.expand(start, start + block, *source, at + start * hidden, start * internal)
+        synchronize(xp)
 
     at = steps * internal  # the hidden states stand behind the internal ones
     with Team(chain, useful_threads(cell, batch)):  # as the executor runs it

@@ -11,6 +11,7 @@ from statistics import median
 
 import numpy as np
 
+from membptt.arrays import array_module, synchronize
 from membptt.executor.chain import make_chain
 from membptt.executor.executor import Executor
 from membptt.executor.expand import expand_schedule
@@ -157,13 +158,18 @@ class Stopwatch:
         self.steps, batch = inputs.shape
         self.window = inputs, bound, cell.zero_state(batch)
         self.size = cell.internal_nbytes(batch)
-        self.arena = np.zeros(self.steps * self.size, np.uint8)
+        self.xp = array_module(cell.backend)
+        self.arena = self.xp.zeros(self.steps * self.size, dtype=np.uint8)
         self.chain = make_chain(cell, bound, self.steps, batch)
         self.threads = threads
 
     def round(self):
         """Return the seconds of each move, in the order of `Times`."""
         chain, steps, size = self.chain, self.steps, self.size
+
+        def timed(move, steps):
+            return seconds_of(move, steps, self.xp)
+
         threaded = hasattr(chain, "open_team")
         began = time.perf_counter()
         chain.begin(*self.window, self.arena)
@@ -186,11 +192,13 @@ class Stopwatch:
         return forward, backward, save, saving - forward, restore, run
 
 
-def timed(move, steps):
-    """Return the seconds of `move` a step."""
+def seconds_of(move, steps, xp):
+    """Return the seconds of `move` a step, until the device has done it."""
+    synchronize(xp)
     began = time.perf_counter()
     for step in steps:
         move(step)
+    synchronize(xp)
     return (time.perf_counter() - began) / len(steps)
 
 

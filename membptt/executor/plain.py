@@ -21,6 +21,10 @@ from math import prod
 
 import numpy as np
 
+from membptt.arrays import array_module, to_host
+from membptt.feed import Feed
+from membptt.memory import Ledger
+
 # Where `restart` takes the working hidden state from.
 INITIAL = 0
 HIDDEN = 1
@@ -29,10 +33,18 @@ ENTERING = 3  # an internal state: the hidden state before its step
 
 
 class PlainChain:
-    """The readable chain; see the module's docstring for its moves."""
+    """The readable chain; see the module's docstring for its moves.
 
-    def __init__(self, cell, bound, steps, batch):
+    On a device nothing of it waits for the device before `finish`, and `ledger` says what it holds
+    there.
+    """
+
+    def __init__(self, cell, bound, steps, batch, ledger=None):
+        self.xp = array_module(cell.backend)
+        self.ledger = Ledger() if ledger is None and self.xp is not np else ledger
+        self.feed = None
         self.cell = cell
+        self.batch = batch
         self.steps = steps
         self.hidden_shapes = cell.hidden_shapes(batch)
         self.internal_shapes = cell.internal_shapes(batch)
@@ -40,26 +52,50 @@ class PlainChain:
 
     @property
     def workspace_nbytes(self):
-        """Bytes beside NumPy's temporaries of one step: the blocks of inputs that are kept."""
+        """Bytes beside NumPy's temporaries of one step: the blocks of inputs that are kept.
+
+        On a device also a bound on the temporaries, which the pool of its memory has to hold.
+        """
+        if self.xp is not np:
+            return self.feed.nbytes + temporary_nbytes(self.cell, self.bound, self.batch)
         return getattr(self.inputs, "kept_nbytes", 0)
 
     def begin(self, inputs, bound, state, arena):
         """Bind one window's inputs and targets; clear the loss and the gradients."""
-        self.inputs = inputs
+        xp = self.xp
+        self.bind(inputs)
         self.bound = bound
         self.initial = self.working = state
         self.last = None
         self.arena = arena
         self.loss = 0.0
         self.first_bad_step = 0
-        self.dstate = tuple(np.zeros_like(array) for array in state)
-        self.grads = {
-            name: np.zeros_like(value) for name, value in (self.cell.params | bound.params).items()
-        }
+        params = self.cell.params | bound.params
+        self.dstate = tuple(xp.zeros_like(array) for array in state)
+        self.grads = {name: xp.zeros_like(value) for name, value in params.items()}
+        if self.ledger is not None:
+            nbytes = sum(value.nbytes for value in params.values())
+            self.ledger.hold("arena", arena.nbytes)
+            self.ledger.hold("parameters", nbytes)
+            self.ledger.hold("gradients", nbytes)
+            self.ledger.hold("temporaries", temporary_nbytes(self.cell, bound, self.batch))
+
+    def bind(self, inputs):
+        """Read the inputs where they lie, or have them sent to the device."""
+        self.inputs = inputs
+        if self.xp is not np:
+            if self.feed is None:
+                self.feed = Feed(inputs, self.xp)
+            else:
+                self.feed.bind(inputs)
+            self.inputs = self.feed
 
     def extend(self, inputs):
         """Go on with more steps: `inputs` holds those of before too."""
-        self.inputs = inputs
+        if self.feed is None:
+            self.inputs = inputs
+        else:
+            self.feed.extend(inputs)
         self.steps = len(inputs)
 
     def end(self, bound):
@@ -68,7 +104,12 @@ class PlainChain:
 
     def finish(self):
         """Return loss, first step whose loss is not finite or 0, gradients, state, its gradient."""
-        return self.loss, self.first_bad_step, self.grads, self.last, self.dstate
+        if self.ledger is not None:
+            self.ledger.hold("inputs and targets", self.feed.nbytes + targets_nbytes(self.bound))
+            self.ledger.give("temporaries")
+        loss = float(to_host(self.loss))  # the first and only wait for the device
+        bad_step = int(to_host(self.first_bad_step))
+        return loss, bad_step, self.grads, self.last, self.dstate
 
     def restart(self, source, at=0):
         """Make the working hidden state the one that `source` names, `at` in the arena."""
@@ -110,17 +151,17 @@ class PlainChain:
 
     def backward(self, step, at):
         """Back-propagate one step from its internal state in the arena."""
+        xp = self.xp
         internal = self.internal(at)
         h = self.cell.state_from_internal(internal)[0]
         # A copy: a user's head may keep it, and it may lie in the arena.
-        loss, dh = self.bound.forward_backward(step, np.array(h), self.grads)
+        loss, dh = self.bound.forward_backward(step, xp.array(h), self.grads)
         if np.shape(dh) != h.shape:
             raise ValueError(
                 f"the head's dh has shape {np.shape(dh)} at step {step}; give {h.shape}"
             )
-        self.loss += loss
-        if not np.isfinite(loss):
-            self.first_bad_step = step
+        self.loss = self.loss + loss  # on a device: reading it would wait
+        self.first_bad_step = xp.where(xp.isfinite(loss), self.first_bad_step, step)
         dstate = (self.dstate[0] + dh, *self.dstate[1:])
         self.dstate = self.cell.backward_step(self.inputs[step - 1], internal, dstate, self.grads)
 
@@ -135,3 +176,24 @@ class PlainChain:
             end = at + prod(shape) * dtype.itemsize
             yield self.arena[at:end].view(dtype).reshape(shape)
             at = end
+
+
+def targets_nbytes(bound):
+    """Return what a head's targets take on a device; 0 for a head of the user's."""
+    return getattr(getattr(bound, "rows", None), "nbytes", 0)
+
+
+def temporary_nbytes(cell, bound, batch):
+    """Return a bound on the bytes of the arrays that come and go in one step, on a device.
+
+    The factors were found by counting what the cells and heads of this package make
+    (tests/gpu/test_standin.py). What a function of the user's makes besides is not known here.
+    """
+    hidden = prod(cell.hidden_shapes(batch)[0])
+    weights = {name: value.size for name, value in cell.params.items()}
+    step = (4 * getattr(cell, "gates", 1) + 8) * hidden + max(weights.values(), default=0)
+    outputs = getattr(getattr(bound, "head", None), "outputs", 0)
+    head = (
+        8 * hidden + 4 * batch * outputs + max((v.size for v in bound.params.values()), default=0)
+    )
+    return (16 + max(step, head)) * cell.dtype.itemsize

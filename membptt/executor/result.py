@@ -24,6 +24,8 @@ class Stats:
     expanded_steps : int
         Steps whose internal states were computed in blocks, not by a forward step (strategy
         expand).
+    device_peak_bytes : int
+        The most bytes of a device's memory held at once, by the ledger; 0 on the host.
     disk_written_bytes, disk_read_bytes : int
         To and from slow storage, checksums included (strategy disk).
     disk_busy_seconds, disk_waited_seconds : float
@@ -37,6 +39,7 @@ class Stats:
     workspace_bytes: int
     seconds: float
     expanded_steps: int = 0
+    device_peak_bytes: int = 0
     disk_written_bytes: int = 0
     disk_read_bytes: int = 0
     disk_busy_seconds: float = 0.0

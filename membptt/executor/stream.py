@@ -15,9 +15,10 @@ import time
 
 import numpy as np
 
+from membptt.arrays import array_module
 from membptt.executor import _executor, readable
 from membptt.executor.arena import HiddenSlots
-from membptt.executor.chain import make_chain
+from membptt.executor.chain import device_peak, make_chain
 from membptt.executor.result import Result, Stats
 from membptt.executor.window import check_finite, check_inputs, check_window
 from membptt.kernels.threads import useful_threads
@@ -106,7 +107,7 @@ class Run:
         sizes = cell.hidden_nbytes(self.batch), cell.internal_nbytes(self.batch)
         nbytes = budget(memory, sizes[1])
         self.threads = useful_threads(cell, self.batch, threads)
-        self.arena = HiddenSlots(nbytes, *sizes)
+        self.arena = HiddenSlots(nbytes, *sizes, xp=array_module(cell.backend))
         self.schedule = OnlineSchedule(1 + len(self.arena.free))
         self.inputs, self.targets = Tape(inputs), Tape(targets)
         self.chain = make_chain(cell, bound, steps, self.batch)
@@ -156,6 +157,7 @@ class Run:
             len(arena.buffer),
             chain.workspace_nbytes,
             time.perf_counter() - started,
+            device_peak_bytes=device_peak(chain),
         )
         trace = None
         if self.record:

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from membptt.arrays import all_finite, array_module, from_host
 from membptt.blocks import sequence
 from membptt.checks import check_tokens
 
@@ -37,7 +38,9 @@ def check_window(cell, inputs, head, state, steps, batch):
         raise ValueError(
             f"targets have shape {targets.shape}; give {steps} steps and batch {batch}, as inputs"
         )
+    xp = array_module(cell.backend)
     for name, value in head.params.items():
+        check_module(f"the head's {name}", value, xp)
         if value.dtype != cell.dtype:
             raise TypeError(
                 f"the head's {name} is {value.dtype}; give {cell.dtype.name}, as the cell's"
@@ -56,7 +59,7 @@ def check_window(cell, inputs, head, state, steps, batch):
     check_params(cell)
     if state is None:
         return cell.zero_state(batch)
-    state = tuple(np.asarray(array) for array in state)
+    state = tuple(from_host(array, xp) for array in state)
     expected = cell.hidden_shapes(batch)
     if [array.shape for array in state] != expected:
         raise ValueError(
@@ -91,6 +94,14 @@ def check_head(head, cell):
     head.head.check_targets(head.targets)  # again: the array may have been filled anew
 
 
+def check_module(name, value, xp):
+    """Raise unless an array is one of the backend's."""
+    if not isinstance(value, xp.ndarray):
+        have = f"{type(value).__module__.partition('.')[0]}.{type(value).__name__}"
+        wanted = "a NumPy array" if xp is np else "one on the device (backend='cupy')"
+        raise TypeError(f"{name} is a {have}; give {wanted}, as the cell's backend needs")
+
+
 def check_params(cell):
     """Raise unless the parameters have the shapes and the dtype that the cell declares."""
     unknown = set(cell.params) - set(cell.param_shapes())
@@ -100,6 +111,7 @@ def check_params(cell):
         )
     for name, shape in cell.param_shapes().items():
         value = cell.params[name]
+        check_module(f"parameter {name}", value, array_module(cell.backend))
         if value.shape != shape:
             raise ValueError(f"parameter {name} has shape {value.shape}; give {shape}")
         if value.dtype != cell.dtype:
@@ -112,7 +124,7 @@ def check_finite(cell, inputs, head, state, bad_step, grads):
         begin = f"the loss stops being finite at step {bad_step}"
         raise_not_finite(cell, inputs, head, state, bad_step, begin)
     for name, gradient in grads.items():
-        if not np.isfinite(gradient).all():
+        if not all_finite(gradient):
             begin = f"the gradient of {name} is not finite"
             bad_step = 1
             if inputs.dtype.kind == "f":
@@ -123,10 +135,10 @@ def check_finite(cell, inputs, head, state, bad_step, grads):
 def raise_not_finite(cell, inputs, head, state, step, begin):
     """Say what is not finite: a parameter, the state, the inputs or targets of `step`."""
     for name, value in (cell.params | head.params).items():
-        if not np.isfinite(value).all():
+        if not all_finite(value):
             raise ValueError(f"{begin}: parameter {name} holds NaN or infinity; give finite ones")
     for name, value in zip(cell.hidden_names, state, strict=True):
-        if not np.isfinite(value).all():
+        if not all_finite(value):
             raise ValueError(f"{begin}: state {name} holds NaN or infinity; give finite numbers")
     if inputs.dtype.kind == "f":
         bad = ~np.isfinite(inputs[step - 1]).reshape(inputs.shape[1], -1).all(axis=1)

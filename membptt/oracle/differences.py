@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from membptt.arrays import array_module, from_host, namespace, to_host
 from membptt.blocks import sequence
 from membptt.checks import integer
 from membptt.executor.executor import bptt
@@ -130,13 +131,15 @@ def check_gradients(cell, inputs=None, head=None, schedule=None, state=None, sam
     if inputs.dtype.kind == "f":
         inputs = inputs.astype(np.float64)
     batch = inputs.shape[1]
+    xp = array_module(cell.backend)
     if head is None:
-        head = Direction(generator.standard_normal((len(inputs), *cell.hidden_shapes(batch)[0])))
+        u = generator.standard_normal((len(inputs), *cell.hidden_shapes(batch)[0]))
+        head = Direction(from_host(u, xp))
     elif hasattr(head, "head"):
         head = bound_in_double(head)
     if state is None:
         state = tuple(generator.standard_normal(shape) / 2 for shape in cell.hidden_shapes(batch))
-    state = tuple(np.array(array, np.float64) for array in state)
+    state = tuple(xp.array(array, np.float64) for array in state)
     if schedule is None:
         result = full_bptt(cell, inputs, head, state)
     else:
@@ -184,17 +187,19 @@ def check_step(cell, x=None, state=None, seed=0):
     x = generator.standard_normal((2, *cell.input_shape)) if x is None else np.asarray(x)
     if x.dtype.kind == "f":
         x = x.astype(np.float64)
+    xp = array_module(cell.backend)
+    x = from_host(x, xp)
     if state is None:
         shapes = cell.hidden_shapes(len(x))
         state = tuple(generator.standard_normal(shape) / 2 for shape in shapes)
-    state = tuple(np.array(array, np.float64) for array in state)
+    state = tuple(xp.array(array, np.float64) for array in state)
     leaving, internal = cell.forward_step(x, state)
-    internal = tuple(np.array(array) for array in internal)
+    internal = tuple(xp.array(array) for array in internal)
     rows = []
     for k, out in enumerate(cell.hidden_names):
-        direction = generator.standard_normal(leaving[k].shape)
-        dstate = tuple(direction if j == k else np.zeros_like(a) for j, a in enumerate(leaving))
-        grads = {name: np.zeros_like(value) for name, value in cell.params.items()}
+        direction = from_host(generator.standard_normal(leaving[k].shape), xp)
+        dstate = tuple(direction if j == k else xp.zeros_like(a) for j, a in enumerate(leaving))
+        grads = {name: xp.zeros_like(value) for name, value in cell.params.items()}
         entering = cell.backward_step(x, internal, dstate, grads)
 
         def loss(k=k, direction=direction):
@@ -209,7 +214,7 @@ def check_step(cell, x=None, state=None, seed=0):
         ]
     derived = cell.state_from_internal(internal)
     for name, mine, theirs in zip(cell.hidden_names, derived, leaving, strict=True):
-        rows.append(equal(f"{name} from internal", np.asarray(mine), theirs))
+        rows.append(equal(f"{name} from internal", to_host(mine), to_host(theirs)))
     return GradientReport(tuple(rows))
 
 
@@ -234,7 +239,7 @@ def compare(name, value, gradient, loss, samples, generator):
     if samples is not None and integer("samples", samples, minimum=1) < value.size:
         chosen = np.sort(generator.choice(value.size, samples, replace=False))
     numeric = np.array([central_difference(value, at, loss) for at in chosen])
-    analytic = np.asarray(gradient).reshape(-1)[chosen]
+    analytic = to_host(gradient).reshape(-1)[chosen]
     scale = max(np.abs(analytic).max(), np.abs(numeric).max(), np.finfo(np.float64).tiny)
     differences = np.abs(analytic - numeric) / scale
     worst = int(np.argmax(np.where(np.isnan(differences), np.inf, differences)))
@@ -252,7 +257,7 @@ def compare(name, value, gradient, loss, samples, generator):
 def central_difference(value, at, loss):
     """Return the derivative of `loss` by element `at` of `value`, by four evaluations."""
     flat = value.reshape(-1)
-    kept = flat[at]
+    kept = float(flat[at])
     losses = {}
     for shift in (-2, -1, 1, 2):
         flat[at] = kept + shift * SHIFT
@@ -276,7 +281,7 @@ class Direction:
     def forward_backward(self, step, h, grads):
         """Return the step's share of the loss and its derivative by h."""
         u = self.u[step - 1]
-        return float((h * u).sum()), u
+        return (h * u).sum(), u
 
 
 def in_double(cell):
@@ -284,7 +289,8 @@ def in_double(cell):
     double = copy.copy(cell)
     double.dtype = np.dtype(np.float64)
     double.params = {
-        name: np.array(value, np.float64, order="C") for name, value in cell.params.items()
+        name: namespace(value).array(value, np.float64, order="C")
+        for name, value in cell.params.items()
     }
     return double
 

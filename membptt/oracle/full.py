@@ -10,7 +10,8 @@ import time
 
 import numpy as np
 
-from membptt.executor.chain import make_chain
+from membptt.arrays import array_module
+from membptt.executor.chain import device_peak, make_chain
 from membptt.executor.result import Result, Stats
 from membptt.executor.window import check_finite, check_inputs, check_window
 
@@ -33,7 +34,7 @@ def full_bptt(cell, inputs, head, state=None):
     steps, batch = inputs.shape[:2]
     state = check_window(cell, inputs, head, state, steps, batch)
     size = cell.internal_nbytes(batch)
-    stored = np.empty(steps * size, np.uint8)
+    stored = array_module(cell.backend).empty(steps * size, dtype=np.uint8)
     chain = make_chain(cell, head, steps, batch)
     chain.begin(inputs, head, state, stored)
     for step in range(1, steps + 1):
@@ -43,5 +44,6 @@ def full_bptt(cell, inputs, head, state=None):
     loss, bad_step, grads, last, state_grad = chain.finish()
     check_finite(cell, inputs, head, state, bad_step, grads)
     seconds = time.perf_counter() - started
-    stats = Stats(steps, steps, stored.nbytes, stored.nbytes, chain.workspace_nbytes, seconds)
+    sizes = stored.nbytes, stored.nbytes, chain.workspace_nbytes
+    stats = Stats(steps, steps, *sizes, seconds, device_peak_bytes=device_peak(chain))
     return Result(loss, grads, last, state_grad, stats)

@@ -41,7 +41,7 @@ def rtrl(cell, inputs, head, state=None):
         Not changed; a float32 cell is run as a float64 copy. Its `forward_step` has to be made of
         analytic array code (sums, products, tanh, exp; no absolute value, no comparison).
     inputs, head, state
-        As in `membptt.bptt`; they are taken to float64 too.
+        As in `membptt.bptt`, on the host; they are taken to float64 too.
 
     Returns
     -------
@@ -64,6 +64,8 @@ def rtrl(cell, inputs, head, state=None):
     functions" (1998).
     """
     started = time.perf_counter()
+    if cell.backend == "cupy":
+        raise ValueError("backend is 'cupy', RTRL runs on the host; give a cell of backend 'numpy'")
     cell = in_double(cell)
     inputs = np.asarray(sequence("inputs", inputs))
     if inputs.dtype.kind == "f":

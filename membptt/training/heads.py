@@ -16,8 +16,10 @@ import math
 
 import numpy as np
 
+from membptt.arrays import array_module, check_backend, from_host, namespace
 from membptt.blocks import sequence
 from membptt.checks import check_dtype, check_tokens, integer
+from membptt.feed import Feed
 
 
 class Head:
@@ -32,19 +34,23 @@ class Head:
     dtype : {"float32", "float64"}
     seed : int
         Of the initial weights, uniform in ±1/√H; biases start at 0.
+    backend : {"cython", "numpy", "cupy"}
+        Where the parameters are: on a GPU for "cupy", as those of a cell with this backend.
     """
 
-    def __init__(self, hidden_size, outputs, dtype="float32", seed=0):
+    def __init__(self, hidden_size, outputs, dtype="float32", seed=0, backend="cython"):
         self.hidden_size = integer("hidden_size", hidden_size, minimum=1)
         self.outputs = integer("outputs", outputs, minimum=1)
         self.dtype = check_dtype(dtype)
+        self.backend = check_backend(backend)
+        xp = array_module(backend)
         # Another stream than the cell's, which may have been given the same seed.
         generator = np.random.default_rng([integer("seed", seed, minimum=0), 1])
         bound = 1 / math.sqrt(self.hidden_size)
         shape = (self.hidden_size, self.outputs)
         self.params = {
-            "W_y": generator.uniform(-bound, bound, shape).astype(self.dtype),
-            "b_y": np.zeros(self.outputs, self.dtype),
+            "W_y": from_host(generator.uniform(-bound, bound, shape).astype(self.dtype), xp),
+            "b_y": xp.zeros(self.outputs, dtype=self.dtype),
         }
 
     def with_targets(self, targets):
@@ -79,11 +85,12 @@ class SoftmaxHead(Head):
 
     def loss(self, y, target):
         """Return the loss summed over the batch, and its derivative by y: softmax(y) - onehot."""
-        rows = np.arange(len(target))
+        xp = namespace(y)
+        rows = xp.arange(len(target))
         largest = y.max(axis=1, keepdims=True)
-        exponentials = np.exp(y - largest)
+        exponentials = xp.exp(y - largest)
         sums = exponentials.sum(axis=1, keepdims=True)
-        loss = (np.log(sums) + largest)[:, 0] - y[rows, target]
+        loss = (xp.log(sums) + largest)[:, 0] - y[rows, target]
         dy = exponentials / sums
         dy[rows, target] -= 1
         return loss.sum(dtype=np.float64), dy
@@ -118,11 +125,21 @@ class LinearHead(Head):
 
 
 class BoundHead:
-    """A head and the targets of one window: what `membptt.bptt` takes."""
+    """A head and the targets of one window: what `membptt.bptt` takes.
+
+    Attributes
+    ----------
+    targets : numpy.ndarray or membptt.blocks.Blocks
+        On the host.
+    rows : the same, or membptt.feed.Feed
+        What serves the targets of one step, where the parameters are.
+    """
 
     def __init__(self, head, targets):
         self.head = head
         self.targets = targets
+        xp = array_module(head.backend)
+        self.rows = targets if xp is np else Feed(targets, xp)
         self.params = head.params
         self.kernel = head.kernel
         self.scale = 1 / head.parts(targets)
@@ -141,14 +158,14 @@ class BoundHead:
 
         Returns
         -------
-        loss : float
+        loss : float, or on a device an array of no dimensions
         dh : numpy.ndarray
             [B, H].
         """
         p = self.params
         y = h @ p["W_y"] + p["b_y"]
-        loss, dy = self.head.loss(y, self.targets[step - 1])
+        loss, dy = self.head.loss(y, self.rows[step - 1])
         dy *= self.scale
         grads["W_y"] += h.T @ dy
         grads["b_y"] += dy.sum(axis=0)
-        return float(loss) * self.scale, dy @ p["W_y"].T
+        return loss * self.scale, dy @ p["W_y"].T

@@ -10,10 +10,12 @@ import hashlib
 import math
 import statistics
 import time
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
 
+from membptt.arrays import all_finite, from_host, namespace, to_host
 from membptt.executor import Executor
 from membptt.training.corpus import Windows
 from membptt.training.optimizers import clip_by_norm, positive
@@ -122,6 +124,9 @@ class Trainer:
         self.seconds = []
         self.arena_peak_bytes = None
         self.stats = None
+        self.ledger = self.executor.ledger
+        if self.ledger is not None:
+            self.ledger.hold("moments", optimizer.nbytes)
 
     def update(self):
         """Train on the next window.
@@ -145,10 +150,11 @@ class Trainer:
         try:
             with np.errstate(over="ignore", invalid="ignore"):  # what overflows is found and named
                 result = self.executor.run(inputs, self.head.with_targets(targets), self.state)
-                norm = clip_by_norm(result.grads, self.clip)
-                if not math.isfinite(norm):
-                    raise FloatingPointError(self.blame_gradient(result.grads))
-                self.optimizer.step(result.grads)
+                with self.scratch():
+                    norm = clip_by_norm(result.grads, self.clip)
+                    if not math.isfinite(norm):
+                        raise FloatingPointError(self.blame_gradient(result.grads))
+                    self.optimizer.step(result.grads)
         except (FloatingPointError, ValueError) as error:
             raise type(error)(f"update {number}: {error}") from None
         self.position = self.windows.after(self.position)
@@ -170,11 +176,21 @@ class Trainer:
         )
         return self.last
 
+    @contextmanager
+    def scratch(self):
+        """Have the device's ledger say what an update of the parameters takes for itself."""
+        if self.ledger is None:
+            yield
+            return
+        self.ledger.hold("scratch", self.optimizer.scratch_nbytes)
+        yield
+        self.ledger.give("scratch")
+
     def blame_gradient(self, grads):
         """Return a line that says which gradient is not finite, and in which steps."""
         begin = f"steps {self.position + 1} to {self.position + self.windows.steps} of every stream"
         for name, value in grads.items():
-            if not np.isfinite(value).all():
+            if not all_finite(value):
                 return (
                     f"the gradient of {name} is not finite after {begin}; lower the learning rate "
                     "or take fewer steps"
@@ -193,13 +209,16 @@ class Trainer:
         -------
         dict
             ``measured_peak_bytes`` is what the meter saw: the arena, parameters, gradients,
-            moments, workspace and windows together, but not the text. ``seconds_per_update`` is
-            the median. What was not measured, because no update was made here or there is no
-            meter, is None. With strategy disk, ``disk_hidden_fraction`` is the share of the last
-            update's transfers that nobody waited for.
+            moments, workspace and windows together, but not the text; on a device it is the peak
+            of the ledger. ``seconds_per_update`` is the median. What was not measured, because no
+            update was made here or there is no meter, is None. With strategy disk,
+            ``disk_hidden_fraction`` is the share of the last update's transfers that nobody waited
+            for.
         """
         measured = None
-        if self.meter is not None and self.seconds:
+        if self.ledger is not None and self.seconds:
+            measured = self.ledger.peak
+        elif self.meter is not None and self.seconds:
             self.meter.stop()
             measured = self.meter.peak_bytes
         found = {
@@ -226,16 +245,16 @@ class Trainer:
 
     def arrays(self):
         """Return all that training goes on from, by name: what `restore` takes."""
-        params = {f"param/{name}": array.copy() for name, array in self.optimizer.params.items()}
-        moments = {f"adam/{name}": array.copy() for name, array in self.optimizer.arrays().items()}
+        params = {f"param/{name}": array for name, array in self.optimizer.params.items()}
+        moments = {f"adam/{name}": array for name, array in self.optimizer.arrays().items()}
+        copied = {name: np.array(to_host(array)) for name, array in (params | moments).items()}
         state = {
-            f"state/{name}": array
+            f"state/{name}": to_host(array)
             for name, array in zip(self.cell.hidden_names, self.state, strict=True)
         }
         losses = [math.nan if x is None else x for x in (self.loss_first, self.loss_last)]
         return (
-            params
-            | moments
+            copied
             | state
             | {
                 "updates": np.array(self.updates),
@@ -264,11 +283,14 @@ class Trainer:
                 what = "missing" if found is None else f"{found.dtype} {list(found.shape)}"
                 raise ValueError(f"{name} is {what}, not {mine.dtype} {list(mine.shape)}")
         for name, value in self.optimizer.params.items():
-            value[...] = arrays[f"param/{name}"]
+            value[...] = from_host(arrays[f"param/{name}"], namespace(value))
         self.optimizer.restore(
             {name.removeprefix("adam/"): arrays[name] for name in arrays if name[:5] == "adam/"}
         )
-        self.state = tuple(arrays[f"state/{name}"] for name in self.cell.hidden_names)
+        self.state = tuple(
+            from_host(arrays[f"state/{name}"], namespace(mine))
+            for name, mine in zip(self.cell.hidden_names, self.state, strict=True)
+        )
         self.updates = int(arrays["updates"])
         self.position = int(arrays["position"])
         if self.updates:
@@ -284,7 +306,7 @@ def digest(params):
     """Return the SHA-256 over names, types, shapes and bytes of all parameters, sorted by name."""
     found = hashlib.sha256()
     for name in sorted(params):
-        value = np.ascontiguousarray(params[name])
+        value = np.ascontiguousarray(to_host(params[name]))
         found.update(f"{name} {value.dtype.name} {value.shape}\n".encode())
         found.update(value.astype(value.dtype.newbyteorder("<"), copy=False).tobytes())
     return found.hexdigest()

@@ -9,7 +9,12 @@ import sys
 
 import numpy as np
 
-CHUNK = 2**14  # elements at a time: they and their moments stay in the first caches
+from membptt.arrays import from_host, namespace
+
+# Elements at a time. On the host they and their moments stay in the first caches; on a device more
+# at once keep it busy, and what they take besides stays small: `scratch_nbytes`.
+CHUNK = 2**14
+DEVICE_CHUNK = 2**18
 
 
 class Adam:
@@ -51,8 +56,8 @@ class Adam:
             if not value.flags.c_contiguous:
                 raise ValueError(f"parameter {name} is not C-contiguous; give a copy of it")
         self.params = params
-        self.m = {name: np.zeros_like(value) for name, value in params.items()}
-        self.v = {name: np.zeros_like(value) for name, value in params.items()}
+        self.m = {name: namespace(value).zeros_like(value) for name, value in params.items()}
+        self.v = {name: namespace(value).zeros_like(value) for name, value in params.items()}
         self.updates = 0
 
     def step(self, grads):
@@ -72,26 +77,40 @@ class Adam:
         bias1 = 1 - self.beta1**self.updates
         bias2 = 1 - self.beta2**self.updates
         for name in self.params:
+            xp = namespace(self.params[name])
+            finite = True
             arrays = (self.params[name], grads[name], self.m[name], self.v[name])
             for p, g, m, v in chunks(*arrays):
                 s = g - m
                 s *= 1 - self.beta1
                 m += s  # m + (1 - β₁)(g - m)
-                np.multiply(g, g, out=s)
+                xp.multiply(g, g, out=s)
                 s -= v
                 s *= 1 - self.beta2
                 v += s  # v + (1 - β₂)(g² - v)
-                np.divide(v, bias2, out=s)
-                np.sqrt(s, out=s)
+                xp.divide(v, bias2, out=s)
+                xp.sqrt(s, out=s)
                 s += self.epsilon
-                np.divide(m, s, out=s)
+                xp.divide(m, s, out=s)
                 s *= self.learning_rate / bias1
                 p -= s
-                if not np.isfinite(p).all():
-                    raise FloatingPointError(
-                        f"parameter {name} stops being finite at learning rate "
-                        f"{self.learning_rate:g}; lower it"
-                    )
+                finite = finite & xp.all(xp.isfinite(p))
+            if not finite:
+                raise FloatingPointError(
+                    f"parameter {name} stops being finite at learning rate "
+                    f"{self.learning_rate:g}; lower it"
+                )
+
+    @property
+    def nbytes(self):
+        """The bytes of the moments."""
+        return 2 * sum(value.nbytes for value in self.m.values())
+
+    @property
+    def scratch_nbytes(self):
+        """What `step` and `clip_by_norm` take besides, on a device: a chunk at a time."""
+        largest = max((value.size for value in self.params.values()), default=0)
+        return 32 + 3 * np.dtype(np.float64).itemsize * min(largest, DEVICE_CHUNK)
 
     def arrays(self):
         """Return the state by name: what `restore` takes."""
@@ -103,7 +122,7 @@ class Adam:
         """Continue from a state that `arrays` returned."""
         for name, value in self.arrays().items():
             if name != "k":
-                value[...] = arrays[name]
+                value[...] = from_host(arrays[name], namespace(value))
         self.updates = int(arrays["k"])
 
 
@@ -129,8 +148,8 @@ def clip_by_norm(grads, limit):
     square = 0.0
     for value in grads.values():
         for (g,) in chunks(value):
-            square += float(np.square(g, dtype=np.float64).sum())
-    norm = math.sqrt(square)
+            square = square + namespace(g).square(g, dtype=np.float64).sum()
+    norm = math.sqrt(float(square))
     if limit < norm < math.inf:
         for name in grads:
             grads[name] *= limit / norm
@@ -140,8 +159,9 @@ def clip_by_norm(grads, limit):
 def chunks(*arrays):
     """Yield views of the same `CHUNK` elements of every array, one chunk after the other."""
     flat = [array.reshape(-1) for array in arrays]
-    for start in range(0, flat[0].size, CHUNK):
-        yield [array[start : start + CHUNK] for array in flat]
+    length = CHUNK if namespace(arrays[0]) is np else DEVICE_CHUNK
+    for start in range(0, flat[0].size, length):
+        yield [array[start : start + length] for array in flat]
 
 
 def positive(name, value, largest=sys.float_info.max):

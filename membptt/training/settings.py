@@ -141,7 +141,7 @@ def make_trainer(settings, corpus, meter=None):
     else:
         disk = None
         plan = schedule(settings.steps, memory, settings.strategy, cell, settings.batch)
-    head = SoftmaxHead(settings.hidden, size, settings.dtype, seed)
+    head = SoftmaxHead(settings.hidden, size, settings.dtype, seed, settings.backend)
     adam = Adam(all_params(cell, head), settings.learning_rate)
     return Trainer(cell, head, plan, corpus, adam, settings.batch, settings.clip, meter, disk)
 
