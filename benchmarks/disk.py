@@ -1,39 +1,107 @@
 """Sequences beyond memory: seconds a step at T = 10^3 ... 10^6, in memory alone and with a disk.
 
-    python benchmarks/disk.py
-    python benchmarks/disk.py --steps 1000 10000 --throttle 0.1 --json
+    python benchmarks/disk.py                  about a minute
+    python benchmarks/disk.py --steps 1000 10000 100000 --throttle 0.1
+    python benchmarks/disk.py --steps 10000 --hidden 8 --memory "8 KiB"      tiny states
 
-An LSTM with batch 1 and hidden 64 back-propagates through all T steps at once, 64 KiB of arena. In
-memory alone the recomputations grow with T; with hidden states on disk they do not. --throttle
-limits the folder to a share of the rate that hides all transfers (one state in the time of an
-interval's forward steps), and the time that docs/disk.md predicts stands beside the measured one.
-The last columns: bytes written, the share of the transfers' time that nobody waited for, and how
-much the process grew beyond its size before the first run.
+An LSTM with batch 1 back-propagates through all T steps at once. In memory alone the recomputations
+grow with T; with hidden states on disk they do not. Rounds are interleaved: each runs every length
+and strategy; the numbers are medians.
+
+--throttle limits the folder to a share of the rate that just hides the transfers, one state in the
+time of an interval's forward steps. Then two more schedules run: the same one, which has to wait,
+beside the time that docs/disk.md predicts from the run without a limit; and one planned for so slow
+a folder, with longer intervals.
 """
 
 import argparse
 import json
 import resource
-import statistics
 import tempfile
+from dataclasses import replace
+from statistics import median
 
 import numpy as np
 
 import membptt as mb
-from membptt.executor.disk import disk_schedule, forward_seconds
+from membptt.executor.disk import disk_schedule, measure
 
 ALPHABET = 103
+ROUNDS = 5
+ROUND_STEPS = 50_000  # short sequences run several times a round
 
 
-def run(executor, tokens, head, repeats):
-    """Return the statistics of the run with the median time."""
-    found = sorted((executor.run(tokens, head).stats for _ in range(repeats)), key=seconds)
-    return found[len(found) // 2]
+class Case:
+    """One length: its executors by name, and what they took."""
 
+    def __init__(self, steps, arguments, speed):
+        cell = mb.LSTM(ALPHABET, arguments.hidden)
+        tokens = np.random.default_rng(0).integers(0, ALPHABET, (steps + 1, 1), np.uint8)
+        head = mb.SoftmaxHead(arguments.hidden, ALPHABET)
+        self.window = tokens[:-1], head.with_targets(tokens[1:])
+        self.steps, self.speed = steps, speed
+        self.hidden = cell.hidden_nbytes(1)
+        self.exact = "optimal" if steps <= 10_000 else "near-optimal"
+        schedules = {
+            "memory": mb.schedule(steps, arguments.memory, self.exact, cell, 1),
+            "disk": self.planned(cell, arguments, speed),
+        }
+        self.transfer_seconds = 0.0
+        if arguments.throttle:
+            interval = schedules["disk"].intervals.interval
+            self.transfer_seconds = interval * speed.forward_seconds / arguments.throttle
+            rate = self.hidden / self.transfer_seconds
+            slow = replace(speed, write_rate=rate, read_rate=rate)
+            schedules["throttled"] = schedules["disk"]
+            schedules["planned"] = self.planned(cell, arguments, slow)
+        self.executors = {}
+        for name, schedule in schedules.items():
+            rate = self.hidden / self.transfer_seconds if name in ("throttled", "planned") else 0.0
+            self.executors[name] = mb.Executor(
+                cell, schedule, 1, disk=arguments.disk, disk_rate=rate
+            )
+        self.stats = {name: [] for name in schedules}
 
-def seconds(stats):
-    """Return the wall-clock time of a run."""
-    return stats.seconds
+    def planned(self, cell, arguments, speed):
+        """Return the schedule with a disk for these speeds."""
+        return disk_schedule(self.steps, arguments.memory, cell, 1, arguments.disk, speed=speed)[0]
+
+    def run(self):
+        """Run each executor for one round."""
+        for name, executor in self.executors.items():
+            for _ in range(max(1, ROUND_STEPS // self.steps)):
+                self.stats[name].append(executor.run(*self.window).stats)
+
+    def row(self):
+        """Return what was found, by name."""
+        row = {"steps": self.steps, "memory_strategy": self.exact}
+        for name, executor in self.executors.items():
+            schedule, stats = executor.schedule, self.stats[name]
+            row[f"{name}_forward_steps_per_step"] = schedule.forward_steps / self.steps
+            row[f"{name}_microseconds_per_step"] = (
+                1e6 * median(s.seconds for s in stats) / self.steps
+            )
+            if schedule.intervals is not None:
+                row[f"{name}_interval"] = schedule.intervals.interval
+                row[f"{name}_written_bytes"] = stats[0].disk_written_bytes
+                row[f"{name}_hidden_fraction"] = median(s.disk_hidden_fraction for s in stats)
+                waited = (s.disk_waited_seconds / s.seconds for s in stats)
+                row[f"{name}_waited_fraction"] = median(waited)
+        if "throttled" in self.executors:
+            row["predicted_microseconds_per_step"] = 1e6 * self.predicted() / self.steps
+        return row
+
+    def predicted(self):
+        """Return the seconds of a throttled run by the model of docs/disk.md.
+
+        The sweep and the way back each take the longer of computing and of their transfers; what
+        computing takes is known from the runs without a limit.
+        """
+        computing = median(s.seconds - s.disk_waited_seconds for s in self.stats["disk"])
+        sweep = self.steps * self.speed.forward_seconds
+        states = self.executors["disk"].schedule.disk_bytes // self.hidden
+        transfers = states * (self.transfer_seconds + self.speed.latency)
+        return max(sweep, transfers) + max(computing - sweep, transfers)
 
 
 def resident():
@@ -41,93 +109,72 @@ def resident():
     return 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
 
-def measure(steps, arguments, folder):
-    """Return one row: one length, in memory alone and with the disk."""
-    cell = mb.LSTM(ALPHABET, 64)
-    tokens = np.random.default_rng(0).integers(0, ALPHABET, (steps + 1, 1), np.uint8)
-    head = mb.SoftmaxHead(64, ALPHABET).with_targets(tokens[1:])
-    exact = "optimal" if steps <= 10_000 else "near-optimal"
-    memory = mb.schedule(steps, arguments.memory, exact, cell, 1)
-    disk, _ = disk_schedule(steps, arguments.memory, cell, 1, folder)
-    rate = 0.0
-    hidden = cell.hidden_nbytes(1)
-    interval = disk.intervals.interval if disk.intervals else steps
-    if arguments.throttle:
-        rate = arguments.throttle * hidden / (interval * forward_seconds(cell, 1))
-    repeats = max(1, min(5, 200_000 // steps))
-    before = resident()
-    with_disk = run(
-        mb.Executor(cell, disk, 1, disk=folder, disk_rate=rate), tokens[:-1], head, repeats
+def lines(row):
+    """Yield the row for people."""
+    yield (
+        f"T = {row['steps']:>9,}: {row['memory_microseconds_per_step']:.2f} µs a step in memory "
+        f"({row['memory_strategy']}, {row['memory_forward_steps_per_step']:.3f} forwards a step)"
     )
-    grown = resident() - before
-    in_memory = run(mb.Executor(cell, memory, 1), tokens[:-1], head, repeats)
-    return {
-        "steps": steps,
-        "memory_strategy": exact,
-        "memory_forward_steps_per_step": memory.forward_steps / steps,
-        "memory_microseconds_per_step": in_memory.seconds / steps * 1e6,
-        "interval": interval,
-        "disk_forward_steps_per_step": disk.forward_steps / steps,
-        "disk_microseconds_per_step": with_disk.seconds / steps * 1e6,
-        "disk_predicted_microseconds_per_step": predicted(with_disk, rate, hidden, disk) * 1e6,
-        "disk_written_bytes": with_disk.disk_written_bytes,
-        "disk_hidden_fraction": with_disk.disk_hidden_fraction,
-        "resident_growth_bytes": grown,
-    }
-
-
-def predicted(stats, rate, hidden, schedule):
-    """Return seconds a step by the model: computing, and what of the transfers is not hidden."""
-    computing = stats.seconds - stats.disk_waited_seconds
-    if not rate:
-        return computing / schedule.steps
-    states = schedule.disk_bytes // hidden
-    transfer = hidden / rate
-    sweep = computing * schedule.steps / (schedule.forward_steps + 2 * schedule.steps)
-    back = computing - sweep
-    return (max(sweep, states * transfer) + max(back, states * transfer)) / schedule.steps
+    for name in ("disk", "throttled", "planned"):
+        if f"{name}_interval" in row:
+            yield (
+                f"{name:>15}: {row[f'{name}_microseconds_per_step']:.2f} µs, "
+                f"{row[f'{name}_forward_steps_per_step']:.3f} forwards, interval "
+                f"{row[f'{name}_interval']}, {row[f'{name}_written_bytes']:,} bytes written, "
+                f"{row[f'{name}_hidden_fraction']:.0%} of the transfers' time hidden, "
+                f"{row[f'{name}_waited_fraction']:.1%} of the run's time waited"
+                + (
+                    f", predicted {row['predicted_microseconds_per_step']:.2f} µs"
+                    if name == "throttled"
+                    else ""
+                )
+            )
 
 
 def main():
     """Parse the arguments, measure, print."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--steps", nargs="+", type=int, default=[10**3, 10**4, 10**5, 10**6])
+    parser.add_argument("--hidden", type=int, default=64)
     parser.add_argument("--memory", default="64 KiB")
     parser.add_argument("--disk", default=tempfile.gettempdir(), metavar="DIR")
     parser.add_argument("--throttle", type=float, default=0.0, metavar="SHARE")
+    parser.add_argument("--rounds", type=int, default=ROUNDS)
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
-    rows = []
-    if not arguments.json:
-        print(f"LSTM, batch 1, hidden 64, arena {arguments.memory}, folder {arguments.disk}")
-        print(
-            f"{'T':>8}{'C/T memory':>12}{'µs/step':>9}{'interval':>9}{'C/T disk':>10}{'µs/step':>9}"
-            f"{'model':>8}{'written':>13}{'hidden':>8}{'grown':>12}"
-        )
-    for steps in arguments.steps:
-        row = measure(steps, arguments, arguments.disk)
-        rows.append(row)
-        if not arguments.json:
-            print(
-                f"{steps:>8}{row['memory_forward_steps_per_step']:>12.3f}"
-                f"{row['memory_microseconds_per_step']:>9.2f}{row['interval']:>9}"
-                f"{row['disk_forward_steps_per_step']:>10.3f}"
-                f"{row['disk_microseconds_per_step']:>9.2f}"
-                f"{row['disk_predicted_microseconds_per_step']:>8.2f}"
-                f"{row['disk_written_bytes']:>13,}{row['disk_hidden_fraction']:>8.1%}"
-                f"{row['resident_growth_bytes']:>12,}"
-            )
+    speed = measure(mb.LSTM(ALPHABET, arguments.hidden), 1, arguments.disk)
+    cases = [Case(steps, arguments, speed) for steps in arguments.steps]
+    for case in cases:
+        if case.steps <= ROUND_STEPS:  # the first run, of more weight in a short sequence
+            case.run()
+            case.stats = {name: [] for name in case.stats}
+    before = resident()
+    for _ in range(arguments.rounds):
+        for case in cases:
+            case.run()
+    grown = resident() - before
+    rows = [case.row() for case in cases]
     if arguments.json:
-        spread = [row["disk_microseconds_per_step"] for row in rows]
         print(
             json.dumps(
                 {
                     **vars(arguments),
+                    "latency_microseconds": 1e6 * speed.latency,
+                    "forward_microseconds": 1e6 * speed.forward_seconds,
                     "rows": rows,
-                    "disk_median_microseconds_per_step": statistics.median(spread),
+                    "resident_growth_bytes": grown,
                 }
             )
         )
+        return
+    print(
+        f"LSTM, batch 1, hidden {arguments.hidden}, arena {arguments.memory}; a forward step takes "
+        f"{1e6 * speed.forward_seconds:.2f} µs, a transfer to {arguments.disk} at least "
+        f"{1e6 * speed.latency:.0f} µs"
+    )
+    for row in rows:
+        print(*lines(row), sep="\n")
+    print(f"the process grew by {grown:,} bytes after the first round")
 
 
 if __name__ == "__main__":

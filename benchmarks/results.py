@@ -150,6 +150,62 @@ def lookahead(quick):
     yield from table(heads, rows)
 
 
+def disk(quick):
+    """Yield the section on hidden states on disk, as fast as the folder is and throttled."""
+    sizes = ("--steps", 1000, "--rounds", 1) if quick else ("--rounds", 3)
+    found = measured("disk.py", *sizes)
+    throttled = measured(
+        "disk.py", "--steps", 1000, 10_000, 100_000, *sizes[-2:], "--throttle", 0.1
+    )
+    yield "## Sequences beyond memory\n"
+    yield (
+        f"LSTM, batch 1, hidden {found['hidden']}, float32, {found['memory']} of memory, hidden "
+        "states on disk at intervals: microseconds a step. A forward step took "
+        f"{found['forward_microseconds']:.2f} µs, a transfer at least "
+        f"{found['latency_microseconds']:.0f} µs. What a run takes once, about half a "
+        "millisecond, is part of the shortest length's number. *Waited*: the share of the run's "
+        "time in which it waited for a transfer. Resident memory grew by "
+        f"{format_bytes(found['resident_growth_bytes'])} over all runs but the first ones.\n"
+    )
+    rows = [
+        (
+            f"{row['steps']:,}",
+            f"`{row['memory_strategy']}`",
+            f"{row['memory_forward_steps_per_step']:.3f}",
+            f"{row['memory_microseconds_per_step']:.2f}",
+            f"{row['disk_forward_steps_per_step']:.3f}",
+            f"{row['disk_microseconds_per_step']:.2f}",
+            f"{row['disk_written_bytes']:,}",
+            f"{row['disk_waited_fraction']:.1%}",
+        )
+        for row in found["rows"]
+    ]
+    heads = "T", "in memory", "forwards a step", "µs", "`disk`: forwards a step", "µs"
+    yield from table((*heads, "bytes written", "waited"), rows)
+    yield (
+        "The same with a folder throttled to a tenth of the rate that just hides the transfers "
+        "(one state in the time of an interval's forwards): the same schedule, which waits, "
+        "beside the model of [states on disk](disk.md), and a schedule planned for so slow a "
+        "folder. *Hidden*: the share of the transfers' time in which nobody waited.\n"
+    )
+    rows = [
+        (
+            f"{row['steps']:,}",
+            row["throttled_interval"],
+            f"{row['throttled_microseconds_per_step']:.2f}",
+            f"{row['predicted_microseconds_per_step']:.2f}",
+            f"{row['throttled_hidden_fraction']:.0%}",
+            row["planned_interval"],
+            f"{row['planned_forward_steps_per_step']:.3f}",
+            f"{row['planned_microseconds_per_step']:.2f}",
+            f"{row['planned_written_bytes']:,}",
+        )
+        for row in throttled["rows"]
+    ]
+    heads = "T", "interval", "µs", "predicted, µs", "hidden", "planned: interval"
+    yield from table((*heads, "forwards a step", "µs", "bytes written"), rows)
+
+
 def pytorch(quick):
     """Yield the section on PyTorch, or the reason why there is none."""
     yield "## Against PyTorch\n"
@@ -218,7 +274,7 @@ def written(page, name, lines):
 
 
 # What stands between two comments of the page, in the order of the page.
-PARTS = {"measured": (strategies, growth, lookahead, pytorch), "truncation": (truncation,)}
+PARTS = {"measured": (strategies, growth, lookahead, disk, pytorch), "truncation": (truncation,)}
 
 
 def main():

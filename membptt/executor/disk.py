@@ -5,22 +5,19 @@ waited for or the disk would hold too much: see membptt.solver.disk.
 """
 
 import os
-import statistics
 import time
 from dataclasses import dataclass
 
 import numpy as np
 
-from membptt.executor._spill import spill_file
-from membptt.executor.chain import make_chain
-from membptt.executor.stream import Team
-from membptt.kernels.threads import useful_threads
+from membptt.executor._spill import Spill, spill_file
+from membptt.executor.measure import forward_seconds
 from membptt.memory import parse_bytes
 from membptt.schedules import schedule
 from membptt.solver.disk import shortest_interval
 
 SAMPLE = 8 * 2**20  # bytes written and read to measure a folder
-STEPS = 64  # of a measured forward
+TRANSFERS = 64  # written and read to measure what a transfer takes at least
 
 
 @dataclass(frozen=True)
@@ -33,22 +30,18 @@ class DiskSpeed:
         Of one forward step.
     write_rate, read_rate : float
         Bytes a second to and from the folder, past the system's cache.
+    latency : float
+        Seconds that a transfer takes whatever its size.
     """
 
     forward_seconds: float
     write_rate: float
     read_rate: float
+    latency: float
 
     def transfer_seconds(self, nbytes):
         """Return how long the slower of writing and reading `nbytes` takes."""
-        return nbytes / min(self.write_rate, self.read_rate)
-
-
-class NoHead:
-    """A head that asks for nothing: a chain needs one."""
-
-    kernel = None
-    params: dict = {}  # noqa: RUF012 - it stays empty
+        return self.latency + nbytes / min(self.write_rate, self.read_rate)
 
 
 def measure(cell, batch, folder):
@@ -59,24 +52,27 @@ def measure(cell, batch, folder):
     ValueError
         If the folder cannot be used.
     """
-    write_rate, read_rate = folder_rates(folder)
-    return DiskSpeed(forward_seconds(cell, batch), write_rate, read_rate)
+    return DiskSpeed(forward_seconds(cell, batch), *folder_rates(folder), latency(folder))
 
 
-def forward_seconds(cell, batch, repeats=5):
-    """Return the median time of one forward step."""
-    tokens = np.zeros((STEPS, batch), np.uint8)
-    chain = make_chain(cell, NoHead, STEPS, batch)
-    arena = np.zeros(cell.internal_nbytes(batch), np.uint8)
-    chain.begin(tokens, NoHead(), cell.zero_state(batch), arena)
-    seconds = []
-    with Team(chain, useful_threads(cell, batch)):  # as the executor runs it
-        for _ in range(repeats + 1):
-            chain.restart(0)
-            started = time.perf_counter()
-            chain.forward(0, STEPS)
-            seconds.append((time.perf_counter() - started) / STEPS)
-    return statistics.median(seconds[1:])  # the first one warms up
+def latency(folder):
+    """Return what a transfer takes whatever its size: calls of the system, and waking the thread.
+
+    States of a few bytes are written and read one by one, each waited for.
+    """
+    nbytes, buffers = 8, 2
+    spill = Spill(folder, TRANSFERS + 1, 1, nbytes, np.zeros(buffers * nbytes, np.uint8), buffers)
+    try:
+        started = time.perf_counter()
+        for step in range(1, TRANSFERS + 1):
+            spill.store(step, spill.acquire(step))
+            spill.prefetch(step)
+            spill.fetch(step)
+            spill.drop(step)
+        ended = time.perf_counter()
+    finally:
+        spill.close()
+    return (ended - started) / (2 * TRANSFERS)
 
 
 def folder_rates(folder):

@@ -16,6 +16,7 @@ from membptt.executor.chain import make_chain
 from membptt.executor.executor import Executor
 from membptt.executor.expand import expand_schedule
 from membptt.executor.plain import HIDDEN
+from membptt.executor.stream import Team
 from membptt.kernels.threads import useful_threads
 from membptt.schedules import actions
 from membptt.schedules.schedule import Schedule, schedule
@@ -25,6 +26,7 @@ from membptt.solver.chains import Chain
 NAME = "optimal-in-seconds"  # the strategy of such plans
 MOST_ROUNDS = 15
 SECONDS = 0.5  # no round begins after so long
+SWEEP_STEPS = 64  # of a forward sweep measured alone
 ROUND_SECONDS = 0.1  # what a round should take at most, three sweeps of a window
 MOST_STEPS = 300  # longer chains are planned in steps: tables in seconds grow as the cube
 
@@ -151,17 +153,47 @@ def run_seconds(planned, cell, head, batch, threads=None):
     return executor.run(inputs, bound).stats.seconds
 
 
+def forward_seconds(cell, batch, threads=None):
+    """Return the median seconds of one forward step in a sweep that saves nothing.
+
+    Cells of the package run tokens, others rows of zeros.
+    """
+    shape = SWEEP_STEPS, batch
+    if "W_x" in cell.params:
+        inputs = np.zeros(shape, np.uint8)
+    else:
+        inputs = np.zeros((*shape, *cell.input_shape), cell.dtype)
+    watch = Stopwatch(cell, inputs, NoHead(), useful_threads(cell, batch, threads))
+    watch.sweep()  # the first touches memory for the first time
+    return median(watch.sweep() for _ in range(5))
+
+
+class NoHead:
+    """A head that asks for nothing: a chain needs one."""
+
+    kernel = None
+    params: dict = {}  # noqa: RUF012 - it stays empty
+
+
 class Stopwatch:
     """A chain on a window, and an arena for all its internal states."""
 
     def __init__(self, cell, inputs, bound, threads):
-        self.steps, batch = inputs.shape
+        self.steps, batch = inputs.shape[:2]
         self.window = inputs, bound, cell.zero_state(batch)
         self.size = cell.internal_nbytes(batch)
         self.xp = array_module(cell.backend)
         self.arena = self.xp.zeros(self.steps * self.size, dtype=np.uint8)
         self.chain = make_chain(cell, bound, self.steps, batch)
         self.threads = threads
+
+    def sweep(self):
+        """Return the seconds of a forward step, many run at once as between two saves."""
+        self.chain.begin(*self.window, self.arena)
+        with Team(self.chain, self.threads):
+            began = time.perf_counter()
+            self.chain.forward(0, self.steps)
+            return (time.perf_counter() - began) / self.steps
 
     def round(self):
         """Return the seconds of each move, in the order of `Times`."""

@@ -15,6 +15,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -118,6 +119,8 @@ static inline void spill_pace(const spill *s, double begun)
 static inline void *spill_work(void *argument)
 {
     spill *s = argument;
+    if (s->rate > 0)
+        prctl(PR_SET_TIMERSLACK, 1000UL); /* sleep as long as asked, to a microsecond */
     pthread_mutex_lock(&s->lock);
     for (;;) {
         while (s->queued == 0 && !s->closing)
@@ -200,7 +203,6 @@ static inline void spill_queue(spill *s, int number, int state, long record)
     s->buffer[number].state = state;
     s->buffer[number].record = record;
     s->queue[s->queued++] = number;
-    pthread_cond_signal(&s->work);
 }
 
 /* Wait for a free buffer for the state of `step`; its number, or -1 after a fault. */
@@ -222,6 +224,7 @@ static inline void spill_store(spill *s, int number, long record)
     pthread_mutex_lock(&s->lock);
     spill_queue(s, number, SPILL_WRITE, record);
     pthread_mutex_unlock(&s->lock);
+    pthread_cond_signal(&s->work); /* outside: the thread would wake only to wait for the lock */
 }
 
 /* Have the state of `step` read from place `record` into a free buffer; -1 after a fault. */
@@ -234,6 +237,7 @@ static inline int spill_prefetch(spill *s, long step, long record)
         spill_queue(s, number, SPILL_READ, record);
     }
     pthread_mutex_unlock(&s->lock);
+    pthread_cond_signal(&s->work);
     return number;
 }
 

@@ -1,6 +1,6 @@
-"""The emitter of schedules without recursion, and the meter that sums a schedule up.
+"""The emitters of schedules without recursion, and the meter that sums a schedule up.
 
-Twin of `membptt.schedules.plan.plan`. Rows are made in chunks, so that a schedule never exists in
+Twins of `membptt.schedules.plan.plan` and `membptt.schedules.disk.disk_plan`. Rows are made in chunks, so that a schedule never exists in
 memory as a whole; what waits for its turn is one frame per saved state.
 """
 
@@ -14,6 +14,7 @@ from membptt.schedules import actions
 cdef enum:
     NODE, LEFT, AFTER_INTERNAL  # what a frame waits to do
     SAVES, AFTER_BLOCK, BACKWARDS  # the same, for a block of steps
+    SWEEP, INTERVAL, GIVE_BACK  # of DiskEmitter, t0 the step before an interval
     FIELDS = 5                  # frame: kind, t0, t (or y), free, held
 
 cdef int64_t ADVANCE = actions.ADVANCE
@@ -23,6 +24,10 @@ cdef int64_t RESTORE = actions.RESTORE
 cdef int64_t BACKWARD = actions.BACKWARD
 cdef int64_t FREE = actions.FREE
 cdef int64_t EXPAND = actions.EXPAND
+cdef int64_t STORE = actions.STORE
+cdef int64_t PREFETCH = actions.PREFETCH
+cdef int64_t FETCH = actions.FETCH
+cdef int64_t DROP = actions.DROP
 
 cdef int64_t MOST_ROWS = 3  # that one frame writes
 
@@ -140,6 +145,53 @@ cdef class Emitter:
         self.push(AFTER_INTERNAL, t0, y, free, held)
         if y < t:
             self.push(NODE, t0 + y, t - y, free - self.rule.internal, False)
+        return 0
+
+
+cdef class DiskEmitter(Emitter):
+    """Iterate over the row chunks of a schedule with hidden states on disk.
+
+    Parameters
+    ----------
+    intervals : membptt.solver.disk.Intervals
+        The plan.
+    rows : int
+        Most rows in a chunk.
+    """
+
+    cdef int64_t steps, interval, last  # last: the step before the last interval
+
+    def __init__(self, intervals, int64_t rows=4096):
+        super().__init__(intervals.rule, intervals.steps, rows)
+        self.steps, self.interval = intervals.steps, intervals.interval
+        self.last = (intervals.count - 1) * self.interval
+        self.depth = 0
+        self.push(SWEEP, 0, 0, 0, False)
+
+    cdef int step(self) except -1:
+        cdef int64_t *frame = &self.stack[self.depth - 1, 0]
+        cdef int64_t kind = frame[0], t0 = frame[1], end = t0 + self.interval
+        if kind < SWEEP:
+            return Emitter.step(self)
+        self.depth -= 1
+        if kind == SWEEP:
+            if end < self.last:
+                self.write(ADVANCE, t0, end)
+                self.write(STORE, end, 0)
+                return self.push(SWEEP, end, 0, 0, False)
+            if self.last:
+                self.write(SAVE_HIDDEN, t0, end)
+            return self.push(INTERVAL, self.last, 0, 0, False)
+        if kind == INTERVAL:
+            if t0 < self.last:
+                self.write(FETCH if t0 else RESTORE, t0, 0)
+            if t0 > self.interval:
+                self.write(PREFETCH, t0 - self.interval, 0)
+            self.push(GIVE_BACK, t0, 0, 0, False)
+            return self.push(NODE, t0, min(end, self.steps) - t0, self.rule.free, False)
+        if t0:
+            self.write(FREE if t0 == self.last else DROP, t0, 0)
+            self.push(INTERVAL, t0 - self.interval, 0, 0, False)
         return 0
 
 

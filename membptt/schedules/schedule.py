@@ -8,9 +8,8 @@ import numpy as np
 from membptt.checks import integer
 from membptt.files import replacing
 from membptt.memory import Units, parse_bytes
-from membptt.schedules._emit import Emitter, Meter
+from membptt.schedules._emit import DiskEmitter, Emitter, Meter
 from membptt.schedules.actions import from_row
-from membptt.schedules.disk import rows as disk_rows
 from membptt.schedules.lookahead import rows as lookahead_rows
 from membptt.schedules.replay import Machine, ReplayError, replay
 from membptt.solver._solver import FullRule
@@ -144,7 +143,7 @@ class Schedule:
         if self.lanes == 2:
             yield from lookahead_rows(self._rule)
         elif self.intervals is not None:
-            yield from disk_rows(self._rule)
+            yield from DiskEmitter(self._rule)
         elif self._rows is None:
             yield from Emitter(self._rule, self.steps)
         else:

@@ -65,7 +65,8 @@ def shortest_interval(
     disk_budget : int, optional
         D, bytes.
     forward_seconds, transfer_seconds : float, optional
-        Of a forward step, and of writing or reading one hidden state, the slower of both.
+        Of a forward step, and of writing or reading one hidden state, the slower of both, what
+        any transfer takes included. For tiny states that is nearly all.
     """
     bounds = [1, inner_budget(budget, hidden) // internal]
     if disk_budget is not None:

@@ -289,12 +289,18 @@ def test_lengths_around_two_to_the_sixteenth(window, bits, tmp_path, steps):
 
 def test_planning_measures_the_folder_and_the_cell(window, tmp_path):
     case = window(T=400)
-    schedule, speed = disk.disk_schedule(400, "2 KiB", case.cell, 2, tmp_path)
+    _, speed = disk.disk_schedule(400, "2 KiB", case.cell, 2, tmp_path)
     assert speed.forward_seconds > 0 and speed.write_rate > 0 and speed.read_rate > 0
-    slow = disk.DiskSpeed(1.0, 1.0, 1.0)
+    assert speed.latency > 0
+    fast = disk.DiskSpeed(1.0, 1e9, 1e9, 0.0)
+    shortest, _ = disk.disk_schedule(400, "2 KiB", case.cell, 2, tmp_path, speed=fast)
+    assert shortest.intervals.interval == (2048 - 3 * 64) // 192  # of internal states, no longer
+    slow = disk.DiskSpeed(1.0, 1.0, 1.0, 0.0)
     waiting, _ = disk.disk_schedule(400, "2 KiB", case.cell, 2, tmp_path, speed=slow)
     assert waiting.intervals.interval == case.cell.hidden_nbytes(2)  # a second a byte and a step
-    assert waiting.intervals.interval > schedule.intervals.interval
+    late = disk.DiskSpeed(1e-6, 1e9, 1e9, 5e-5)  # a transfer of any size takes fifty steps
+    later, _ = disk.disk_schedule(400, "2 KiB", case.cell, 2, tmp_path, speed=late)
+    assert later.intervals.interval == 51
     small, _ = disk.disk_schedule(400, "2 KiB", case.cell, 2, tmp_path, "1 KiB", speed)
     assert small.disk_bytes <= 1024
 

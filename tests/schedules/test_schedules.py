@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from membptt.memory import Units
 from membptt.schedules import Advance, AdvanceSaveHidden, ReplayError, Schedule, schedule
 from membptt.schedules import actions as action_types
-from membptt.schedules._emit import Emitter
+from membptt.schedules._emit import DiskEmitter, Emitter
+from membptt.schedules.disk import disk_plan
 from membptt.schedules.plan import plan as readable_plan
 from membptt.solver import ONE_LANE, STRATEGIES, forward_steps
 
@@ -94,6 +95,19 @@ def test_readable_and_compiled_emitters_agree(name, alpha):
             readable = [action.row for action in readable_plan(rule, 0, steps, rule.free)]
             for rows in (3, 4, 4096):
                 chunks = list(Emitter(rule, steps, rows))
+                assert np.concatenate(chunks).tolist() == [list(row) for row in readable]
+
+
+@pytest.mark.parametrize("units", [6, 9, 40])
+def test_readable_and_compiled_emitters_for_disk_agree(units):
+    for steps in (1, 2, 3, 7, 20, 41):
+        for interval in range(1, steps):
+            intervals = schedule(steps, Units(units, 3), "disk", interval=interval).intervals
+            if intervals is None:  # all fits into memory
+                continue
+            readable = [action.row for action in disk_plan(intervals)]
+            for rows in (3, 4, 4096):
+                chunks = list(DiskEmitter(intervals, rows))
                 assert np.concatenate(chunks).tolist() == [list(row) for row in readable]
 
 
