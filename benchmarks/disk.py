@@ -28,7 +28,7 @@ from membptt.executor.disk import disk_schedule, measure
 
 ALPHABET = 103
 ROUNDS = 5
-ROUND_STEPS = 50_000  # short sequences run several times a round
+ROUND_STEPS = 100_000  # short sequences run several times a round
 
 
 class Case:
@@ -104,11 +104,6 @@ class Case:
         return max(sweep, transfers) + max(computing - sweep, transfers)
 
 
-def resident():
-    """Return the largest size of this process so far, in bytes."""
-    return 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-
-
 def lines(row):
     """Yield the row for people."""
     yield (
@@ -144,15 +139,12 @@ def main():
     arguments = parser.parse_args()
     speed = measure(mb.LSTM(ALPHABET, arguments.hidden), 1, arguments.disk)
     cases = [Case(steps, arguments, speed) for steps in arguments.steps]
-    for case in cases:
-        if case.steps <= ROUND_STEPS:  # the first run, of more weight in a short sequence
-            case.run()
-            case.stats = {name: [] for name in case.stats}
-    before = resident()
+    resident = []
     for _ in range(arguments.rounds):
         for case in cases:
             case.run()
-    grown = resident() - before
+        resident.append(1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+    grown = resident[-1] - resident[0]
     rows = [case.row() for case in cases]
     if arguments.json:
         print(
