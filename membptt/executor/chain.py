@@ -1,10 +1,17 @@
-"""Chooses the chain for a cell: compiled or plain."""
+"""Chooses the chain for a cell: compiled or plain; and a head for those who only want forwards."""
 
 import membptt.cells as cells
 from membptt.executor.plain import PlainChain
 from membptt.kernels._chain import LSTMChain, RNNChain
 
 COMPILED = {"RNN": RNNChain, "LSTM": LSTMChain}
+
+
+class NoHead:
+    """A head that asks for nothing: a chain needs one."""
+
+    kernel = None
+    params: dict = {}  # noqa: RUF012 - it stays empty
 
 
 def make_chain(cell, head, steps, batch, ledger=None):

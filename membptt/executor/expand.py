@@ -10,8 +10,7 @@ import time
 import numpy as np
 
 from membptt.arrays import array_module, synchronize
-from membptt.executor.chain import make_chain
-from membptt.executor.disk import NoHead
+from membptt.executor.chain import NoHead, make_chain
 from membptt.executor.plain import HIDDEN, INITIAL
 from membptt.executor.stream import Team
 from membptt.kernels.threads import useful_threads

@@ -12,7 +12,7 @@ from statistics import median
 import numpy as np
 
 from membptt.arrays import array_module, synchronize
-from membptt.executor.chain import make_chain
+from membptt.executor.chain import NoHead, make_chain
 from membptt.executor.executor import Executor
 from membptt.executor.expand import expand_schedule
 from membptt.executor.plain import HIDDEN
@@ -166,13 +166,6 @@ def forward_seconds(cell, batch, threads=None):
     watch = Stopwatch(cell, inputs, NoHead(), useful_threads(cell, batch, threads))
     watch.sweep()  # the first touches memory for the first time
     return median(watch.sweep() for _ in range(5))
-
-
-class NoHead:
-    """A head that asks for nothing: a chain needs one."""
-
-    kernel = None
-    params: dict = {}  # noqa: RUF012 - it stays empty
 
 
 class Stopwatch:
