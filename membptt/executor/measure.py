@@ -184,9 +184,8 @@ class Stopwatch:
         """Return the seconds of a forward step, many run at once as between two saves."""
         self.chain.begin(*self.window, self.arena)
         with Team(self.chain, self.threads):
-            began = time.perf_counter()
-            self.chain.forward(0, self.steps)
-            return (time.perf_counter() - began) / self.steps
+            whole = seconds_of(lambda stop: self.chain.forward(0, stop), [self.steps], self.xp)
+        return whole / self.steps
 
     def round(self):
         """Return the seconds of each move, in the order of `Times`."""
