@@ -1,7 +1,8 @@
 """The emitters of schedules without recursion, and the meter that sums a schedule up.
 
-Twins of `membptt.schedules.plan.plan` and `membptt.schedules.disk.disk_plan`. Rows are made in chunks, so that a schedule never exists in
-memory as a whole; what waits for its turn is one frame per saved state.
+Twins of `membptt.schedules.plan.plan` and `membptt.schedules.disk.disk_plan`. Rows are made in
+chunks, so that a schedule never exists in memory as a whole; what waits for its turn is one frame
+per saved state.
 """
 
 import numpy as np
