@@ -6,6 +6,7 @@ Ctrl-C.
 
 import argparse
 import os
+import shlex
 import signal
 import sys
 import threading
@@ -76,6 +77,7 @@ def main(argv=None):
         kept = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         args = make_parser().parse_args(argv)
+        args.line = shlex.join(["membptt", *argv])
         name = f"membptt {args.command}"
         # With --json the last line of stdout is for programs, all else is for people.
         code = COMMANDS[args.command].run(args, sys.stderr if args.json else sys.stdout)

@@ -138,7 +138,17 @@ def write_html(args, planned):
             f"--compare is {' '.join(args.compare)} without a page; give --html FILE.html too"
         )
     others = [beside(planned, name, args) for name in args.compare]
-    text = draw(planned) if args.html.endswith(".svg") else page(planned, others)
+    if args.html.endswith(".svg"):
+        text = draw(planned)
+    else:
+        sizes = counted_with(args)
+        text = page(
+            planned,
+            others,
+            cell=sizes.get("cell"),
+            batch=sizes.get("batch", 1),
+            command=args.line,
+        )
     with replacing(args.html) as file:
         file.write(text)
 

@@ -292,7 +292,7 @@ def run(chunks, Chain chain, hidden_nbytes, internal_nbytes, record=False, Spill
 
 cdef raise_fault(int fault, int64_t index, row, int64_t nbytes):
     code, start, stop = (int(number) for number in row)
-    where = f"action {index} (code {code}, {start}, {stop})"
+    where = f"action {index + 1} (code {code}, {start}, {stop})"
     if fault == OVER_BUDGET:
         raise MemoryError(f"{where}: the state would end beyond the arena's {nbytes} bytes")
     if fault == NOT_ON_TOP:

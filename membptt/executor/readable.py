@@ -132,7 +132,7 @@ def run(schedule, chain, arena, record=False, spill=None):
         except (LookupError, MemoryError) as error:
             if type(error) not in (LookupError, MemoryError):  # from a head or a reader
                 raise
-            raise type(error)(f"action {index} ({action}): {error}") from None
+            raise type(error)(f"action {index + 1} ({action}): {error}") from None
         if record:
             trace.append((*action.row, arena.used))
     if machine.backward_steps != chain.steps:

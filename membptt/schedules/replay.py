@@ -37,7 +37,7 @@ class ReplayError(ValueError):
     """
 
     def __init__(self, index, action, reason):
-        super().__init__(f"action {index}, {action}: {reason}")
+        super().__init__(f"action {index + 1}, {action}: {reason}")
         self.index = index
         self.reason = reason
 

@@ -175,7 +175,8 @@ class _Drawing:
             yield f'<path class="faint" d="M{x:.1f} {TOP}V{bottom:.1f}"/>'
             yield f'<text class="ink" x="{x:.1f}" y="{TOP - 8}" text-anchor="middle">{step}</text>'
         yield f'<text class="ink" x="{LEFT}" y="14">{escape(_title(schedule))}: '
-        yield f"{schedule.forward_steps} forward steps, time downwards</text>"
+        alpha = schedule.internal / schedule.hidden
+        yield f"{schedule.forward_steps} forward steps, α = {alpha:g}, time downwards</text>"
         budget = (
             format_bytes(schedule.budget)
             if schedule.unit == "bytes"
@@ -191,17 +192,22 @@ class _Drawing:
             (f'<path class="run" d="M0 {y}h16"/>', "forward"),
             (f'<circle class="hidden" cx="8" cy="{y}" r="4"/>', "hidden state saved"),
             (f'<rect class="internal" x="4" y="{y - 4}" width="8" height="8"/>', "internal saved"),
+            (
+                f'<rect class="hidden held" x="3" y="{y - 6}" width="3" height="12"/>'
+                f'<rect class="internal held" x="10" y="{y - 6}" width="6" height="12"/>',
+                "while kept",
+            ),
             (f'<circle class="ring" cx="8" cy="{y}" r="3.5"/>', "restored"),
             (f'<path class="back" d="M16 {y}H2m4 -4l-4 4l4 4"/>', "backward"),
         ]
         x = LEFT
         for mark, words in marks:
-            yield f'<g transform="translate({x} 0)">{mark}'
+            yield f'<g transform="translate({x:.0f} 0)">{mark}'
             yield f'<text class="ink" x="22" y="{y + 4}">{words}</text></g>'
-            x += 44 + 6 * len(words)
+            x += 38 + 5.5 * len(words)
 
     def text(self):
-        width = max(self.right + MEMORY + 20, 600)
+        width = max(self.right + MEMORY + 20, 620)
         height = TOP + self.dy * self.row + LEGEND
         parts = [
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} {height:.0f}" '

@@ -75,9 +75,9 @@ def table(schedule):
     action_width = max(action_width, len(words(AdvanceSaveInternal(0, schedule.steps))))
     runs_width = len(names[4]) if len(names) == 6 else 0
 
-    def line(index, action, working, used, *rest):
+    def line(number, action, working, used, *rest):
         runs = f"  {rest[0]:{runs_width}}" if runs_width else ""
-        return f"{index:>5}  {action:{action_width}}  {working:7}  {used:>6}{runs}  {rest[-1]}"
+        return f"{number:>5}  {action:{action_width}}  {working:7}  {used:>6}{runs}  {rest[-1]}"
 
     yield line("", *names[1:])
     for cells in lines(schedule):
@@ -94,10 +94,10 @@ def lines(schedule):
     """Yield the cells of the table of a schedule, as text, action by action."""
     machine = schedule.machine()
     counted = schedule.steps <= MOST_COUNTED
-    for index, action in enumerate(schedule):
+    for number, action in enumerate(schedule, start=1):
         machine.fault(action)
         yield (
-            str(index),
+            str(number),
             words(action),
             "-" if machine.working is None else f"h{machine.working}",
             _amount(machine.used, schedule.unit),

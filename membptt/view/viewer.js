@@ -20,6 +20,7 @@ const stepsWords = (from, to) => from === to ? `step ${from}` : `steps ${from}â€
 const capital = text => text[0].toUpperCase() + text.slice(1);
 const stateName = (position, kind) => kind === INTERNAL ? `[${position}]`
   : `h${position}` + (kind === DISK ? " on disk" : "");
+const numbered = index => index + 1;  // actions are counted from 1 wherever people read
 const plural = n => n === 1 ? "1 unit" : `${n} units`;
 
 function amount(size) {
@@ -200,7 +201,7 @@ class Track {
     const before = [];
     for (let k = 0; k < i; k++) if (this.runs(k, step)) before.push(k);
     const where = before.length > 3 ? `${before.length} times before`
-      : `before: action${before.length > 1 ? "s" : ""} ${before.join(", ")}`;
+      : `before: action${before.length > 1 ? "s" : ""} ${before.map(numbered).join(", ")}`;
     const run = capital(stepsWords(start + 1, stop)) + (stop - start > 1 ? " run" : " runs");
     let text = `${run} forward from h${start}. `;
     if (!before.length) text += `${capital(`step ${step}`)} is computed for the first time. `;
@@ -243,7 +244,7 @@ class Track {
     for (const state of this.savedAfter(i))
       if (state.position === step || (state.kind === INTERNAL && state.position === step + 1)) giver = state;
     const source = !giver ? "the initial state, which the caller holds at no cost"
-      : giver.kind !== INTERNAL ? `saved by action ${giver.saved}`
+      : giver.kind !== INTERNAL ? `saved by action ${numbered(giver.saved)}`
       : giver.position === step ? `derived from the internal state [${step}], without a matrix product`
       : `which entered step ${step + 1} and stands in its internal state [${step + 1}]`;
     return `Back to h${step}: ${source}. The next step to be back-propagated is ${this.next[i]}.`;
@@ -294,10 +295,10 @@ class Track {
   explainState(state) {
     const uses = state.uses ? ` The run goes back to it ${times(state.uses)}.` : "";
     if (state.kind === DISK)
-      return `The hidden state h${state.position} on disk, stored by action ${state.saved}, dropped by ` +
-        `action ${state.freed}.${uses}`;
+      return `The hidden state h${state.position} on disk, stored by action ${numbered(state.saved)}, ` +
+        `dropped by action ${numbered(state.freed)}.${uses}`;
     return `The ${state.kind} state ${stateName(state.position, state.kind)}, ${amount(state.size)}, saved ` +
-      `by action ${state.saved}, given back by action ${state.freed}.${uses}`;
+      `by action ${numbered(state.saved)}, given back by action ${numbered(state.freed)}.${uses}`;
   }
 }
 
@@ -481,7 +482,7 @@ class Panel {
     line(context, x, TOP - 6, x, this.base + 6);
     context.fillStyle = colours.wrong;
     context.textAlign = "left";
-    context.fillText(`differs from action ${this.wrong} on`, x + 5, TOP + 4);
+    context.fillText(`differs from action ${numbered(this.wrong)} on`, x + 5, TOP + 4);
   }
 
   paintMemory(context) {
@@ -783,13 +784,13 @@ let row = null;
 function tell() {
   const panel = panels[active], {track, index} = panel;
   at("scrub").value = index;
-  at("position").textContent = `action ${index} of ${track.length - 1}`;
+  at("position").textContent = `action ${numbered(index)} of ${track.length}`;
   const shown = hover?.panel ?? panel;
   let text;
   if (hover?.state) text = shown.track.explainState(hover.state);
   else {
     const i = hover ? hover.action : index;
-    text = `Action ${i}: ${shown.track.short(i)}. ` +
+    text = `Action ${numbered(i)}: ${shown.track.short(i)}. ` +
       shown.track.explain(i, hover ? hover.step : chosenStep ?? undefined);
   }
   if (panels.length > 1) text = `${shown.track.name} â€” ${text}`;
@@ -809,7 +810,7 @@ function tellSaved(track, index) {
     return name;
   });
   const line = at("saved");
-  line.textContent = `Saved after action ${index}, ${share(track.used[index], track.budget)}: ` +
+  line.textContent = `Saved after action ${numbered(index)}, ${share(track.used[index], track.budget)}: ` +
     (saved.length > most ? `${saved.length - most} more, ` : saved.length ? "" : "nothing");
   for (const name of names) line.append(name, " ");
 }

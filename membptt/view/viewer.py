@@ -27,7 +27,7 @@ MOST_ACTIONS = 500_000  # of all strategies together; about 10 MB
 MOST_TABLED = 400  # actions that a table, and a drawing without scripts, are made of
 
 
-def page(schedule, others=(), trace=None):
+def page(schedule, others=(), trace=None, cell=None, batch=1, command=None):
     """Return the page as text.
 
     Parameters
@@ -38,6 +38,11 @@ def page(schedule, others=(), trace=None):
     trace : numpy.ndarray, optional
         What ran under `schedule`: ``Result.trace`` of a run with ``record=True``. Planned and
         executed are drawn as two layers, and the page says whether they differ.
+    cell : membptt.Cell, optional
+        Named on the page, with `batch`: what the schedule is for.
+    batch : int
+    command : str, optional
+        Shown on the page: what made it.
 
     Raises
     ------
@@ -53,6 +58,7 @@ def page(schedule, others=(), trace=None):
         "title": escape(title(schedules)),
         "style": _file("css"),
         "script": _file("js"),
+        "about": about(schedule, cell, batch, command),
         "numbers": numbers(schedules),
         "verdict": "" if differs is None else differs.html(),
         "table": actions_table(schedule) if short else "",
@@ -62,13 +68,13 @@ def page(schedule, others=(), trace=None):
     return re.sub(r"{{(\w+)}}", lambda match: parts[match[1]], _file("html"))
 
 
-def save_page(path, schedule, others=(), trace=None):
+def save_page(path, schedule, others=(), trace=None, cell=None, batch=1, command=None):
     """Write the page of `page` to a file.
 
     Parameters
     ----------
     path : str or path
-    schedule, others, trace
+    schedule, others, trace, cell, batch, command
         As in `page`.
 
     Examples
@@ -76,9 +82,9 @@ def save_page(path, schedule, others=(), trace=None):
     What was planned and what ran, as two layers::
 
         result = mb.bptt(cell, inputs, head, schedule, record=True)
-        save_page("run.html", schedule, trace=result.trace)
+        save_page("run.html", schedule, trace=result.trace, cell=cell, batch=batch)
     """
-    text = page(schedule, others, trace)
+    text = page(schedule, others, trace, cell, batch, command)
     with replacing(path) as file:
         file.write(text)
 
@@ -112,7 +118,7 @@ class Comparison:
     def __str__(self):
         if self.same:
             return f"Planned and executed are the same: {self.actions} actions, {self.order}."
-        return f"Planned and executed differ, first at action {self.index}: {self.reason}."
+        return f"Planned and executed differ, first at action {self.index + 1}: {self.reason}."
 
     def html(self):
         """Return the verdict as a paragraph."""
@@ -200,6 +206,25 @@ def title(schedules):
     return f"{'Schedules' if len(schedules) > 1 else 'Schedule'} {names} for {steps} {word}"
 
 
+def about(schedule, cell, batch, command):
+    """Return what the page is made from, as a paragraph: sizes, cell and command."""
+    sizes = schedule.hidden, schedule.internal
+    hidden, internal = (_amount(size, schedule.unit) for size in sizes)
+    parts = [
+        f"α = {schedule.internal / schedule.hidden:g}: a hidden state takes {hidden}, an internal "
+        f"state {internal}."
+    ]
+    if cell is not None:
+        parts.append(
+            f"{type(cell).__name__}, {cell.hidden_size} hidden units, {cell.dtype.name}, batch "
+            f"{batch}."
+        )
+    text = escape(" ".join(parts))
+    if command is not None:
+        text += f" Made by <code>{escape(command)}</code>"
+    return f'<p class="about">{text}</p>'
+
+
 def numbers(schedules):
     """Return the table of what each schedule costs and saves."""
     heads = ("strategy", "forward steps", "per step", "most in use", "allowed", "full BPTT needs")
@@ -243,7 +268,8 @@ def actions_table(schedule):
         number, action, *rest = (f"{escape(cell)}" for cell in line)
         cells = "".join(f"<td>{cell}</td>" for cell in rest)
         rows.append(
-            f'<tr data-index="{number}"><th scope="row">{number}</th><td>{action}</td>{cells}</tr>'
+            f'<tr data-index="{int(number) - 1}"><th scope="row">{number}</th><td>{action}</td>'
+            f"{cells}</tr>"
         )
     body = "\n".join(rows)
     return (
@@ -290,7 +316,7 @@ def _words(row):
 
 
 def _amount(size, unit):
-    return format_bytes(size) if unit == "bytes" else f"{size} units"
+    return format_bytes(size) if unit == "bytes" else f"{size} unit{'s' * (size != 1)}"
 
 
 def _file(kind):

@@ -3,6 +3,7 @@
 import argparse
 import io
 import json
+import shlex
 
 import pytest
 
@@ -13,7 +14,9 @@ def run(*words):
     parser = argparse.ArgumentParser()
     schedule.add_arguments(parser.add_subparsers())
     out = io.StringIO()
-    assert schedule.run(parser.parse_args(["schedule", *words]), out) == 0
+    args = parser.parse_args(["schedule", *words])
+    args.line = shlex.join(["membptt", "schedule", *words])
+    assert schedule.run(args, out) == 0
     return out.getvalue()
 
 
@@ -149,7 +152,9 @@ def test_a_page_with_strategies_side_by_side(tmp_path):
     run(*words, "--units", "6", "--alpha", "3")
     assert "Schedules optimal, hsm, ism for 10 steps" in path.read_text(encoding="utf-8")
     run(*words, "--memory", "1MiB")
-    assert "1.00 MiB" in path.read_text(encoding="utf-8")
+    text = path.read_text(encoding="utf-8")
+    assert "1.00 MiB" in text and "LSTM, 256 hidden units, float32, batch 16." in text
+    assert f"Made by <code>membptt schedule {' '.join(words)} --memory 1MiB</code>" in text
     with pytest.raises(ValueError, match="give --html"):
         run("--steps", "10", "--units", "6", "--compare", "hsm")
     with pytest.raises(ValueError, match="--compare is full, which needs 30"):

@@ -82,7 +82,7 @@ def test_restore_from_every_giver():
     ],
 )
 def test_what_is_wrong_is_named(actions, index, reason):
-    with pytest.raises(ReplayError, match=rf"^action {index}, .*") as caught:
+    with pytest.raises(ReplayError, match=rf"^action {index + 1}, .*") as caught:
         replay(actions, 2)
     assert caught.value.index == index
     assert reason in caught.value.reason
@@ -90,7 +90,7 @@ def test_what_is_wrong_is_named(actions, index, reason):
 
 def test_the_budget_holds_at_every_action():
     actions = [AdvanceSaveHidden(0, 1), AdvanceSaveInternal(1, 2), Backward(2), Free(2, INTERNAL)]
-    with pytest.raises(ReplayError, match=r"action 1, .*: 4 in use, above the budget of 3"):
+    with pytest.raises(ReplayError, match=r"action 2, .*: 4 in use, above the budget of 3"):
         replay(actions, 2, hidden=1, internal=3, budget=3)
 
 

@@ -86,7 +86,7 @@ class Page:
         return self.text("#words")
 
     @property
-    def index(self):
+    def number(self):
         return int(self.text("#position").split()[1])
 
     def press(self, *keys):
@@ -142,8 +142,9 @@ def test_what_a_newcomer_sees(shown):
     assert opened.driver.title == "Schedule optimal for 10 steps"
     assert opened.text("h1") == "Schedule optimal for 10 steps"
     assert opened.text(".numbers tbody tr").split()[:3] == ["optimal", "22", "2.200"]
-    assert opened.text("#position") == "action 0 of 44"
-    assert opened.words.startswith("Action 0: run steps 1–2, save h2.")
+    assert opened.text("#position") == "action 1 of 45"
+    assert opened.text(".about") == "α = 3: a hidden state takes 1 unit, an internal state 3 units."
+    assert opened.words.startswith("Action 1: run steps 1–2, save h2.")
     assert "Step 2 is computed for the first time" in opened.words
     assert len(opened.pixels()) > 20  # something is drawn
 
@@ -151,22 +152,22 @@ def test_what_a_newcomer_sees(shown):
 def test_keys_step_through_and_say_why(shown, keys):
     opened = shown(ten())
     opened.press(keys.RIGHT, keys.RIGHT)
-    assert opened.index == 2
+    assert opened.number == 3
     opened.press(keys.LEFT)
-    assert opened.index == 1
+    assert opened.number == 2
     opened.press(keys.END)
-    assert opened.index == 44
+    assert opened.number == 45
     opened.press(keys.HOME, keys.PAGE_DOWN)
-    assert opened.index == 10
+    assert opened.number == 11
     seen = []
     for _ in range(45):
         seen.append(opened.words)
         opened.press(keys.RIGHT)
     third = [words for words in seen if "Step 8 is computed a third time" in words]
     assert len(third) == 1
-    assert "(before: actions 3, 7), because its backward comes next" in third[0]
+    assert "(before: actions 4, 8), because its backward comes next" in third[0]
     assert any("its room becomes a part of the internal state" in words for words in seen)
-    assert "Saved after action 44" in opened.text("#saved")
+    assert "Saved after action 45" in opened.text("#saved")
 
 
 def test_where_a_restore_takes_its_state_from(shown, keys):
@@ -183,7 +184,7 @@ def test_the_words_agree_with_the_machine(shown, keys):
     made = ten()
     opened = shown(made)
     machine = made.machine()
-    for number, action in enumerate(made):
+    for number, action in enumerate(made, start=1):
         assert machine.fault(action) is None
         saved = [f"[{step}]" if internal else f"h{step}" for step, internal in machine.stack]
         line = f"Saved after action {number}, {machine.used} of 6 units: "
@@ -201,16 +202,16 @@ def test_play_pause_and_scrub(shown, keys):
     from selenium.webdriver.support.wait import WebDriverWait
 
     WebDriverWait(opened.driver, 10).until(lambda _: opened.of("#play").text == "Play")
-    assert opened.index == 44
+    assert opened.number == 45
     assert opened.of("#words").get_attribute("aria-live") == "polite"
     opened.of("#scrub").send_keys(keys.HOME, keys.RIGHT, keys.RIGHT, keys.RIGHT)
-    assert opened.index == 3
+    assert opened.number == 4
 
 
 def test_jump_to_the_runs_of_a_step(shown, keys):
     opened = shown(ten())
     opened.of("#step").send_keys("8", keys.ENTER)
-    assert opened.index == 3 and "Step 8 is computed for the first time" in opened.words
+    assert opened.number == 4 and "Step 8 is computed for the first time" in opened.words
     opened.of("#jump").click()
     assert "Step 8 is computed a second time" in opened.words
     opened.press(keys.DOWN)
@@ -238,12 +239,12 @@ def test_the_pointer_explains_steps_and_states(shown):
         )
 
     at(2.5, 2.5).perform()
-    assert opened.words.startswith("Action 1: run steps 3–4, save h4.")
+    assert opened.words.startswith("Action 2: run steps 3–4, save h4.")
     assert "Step 3 is computed for the first time" in opened.words
     at(6, 2).perform()
-    assert opened.words.startswith("The hidden state h2, 1 unit, saved by action 0")
+    assert opened.words.startswith("The hidden state h2, 1 unit, saved by action 1")
     at(13.5, 8.6).click().perform()
-    assert opened.index == 8 and "backward of step 9" in opened.words
+    assert opened.number == 9 and "backward of step 9" in opened.words
 
 
 def test_the_table_is_the_text_alternative(shown):
@@ -252,7 +253,7 @@ def test_the_table_is_the_text_alternative(shown):
     rows = opened.driver.find_elements("css selector", ".actions tbody tr")
     assert len(rows) == 45
     rows[3].click()
-    assert opened.index == 3
+    assert opened.number == 4
     assert rows[3].get_attribute("class") == "now"
     label = opened.of("canvas").get_attribute("aria-label")
     assert "45 actions, 22 forward steps for 10 steps" in label
@@ -265,7 +266,7 @@ def test_strategies_side_by_side_share_the_clock(shown, keys):
     before = opened.pixels(2)
     opened.press(*[keys.RIGHT] * 20)
     assert opened.pixels(2) != before
-    assert opened.words.startswith("optimal — Action 20")
+    assert opened.words.startswith("optimal — Action 21")
     opened.driver.find_elements("css selector", "canvas")[1].send_keys(keys.RIGHT)
     assert opened.words.startswith("hsm — Action ")
     active = opened.of("section.active h2")
@@ -284,7 +285,7 @@ def test_planned_and_executed_as_two_layers(shown, window):
     changed = trace.copy()
     changed[5, 1] -= 1
     opened = shown(planned, trace=changed)
-    assert "differ, first at action 5" in opened.text(".verdict")
+    assert "differ, first at action 6" in opened.text(".verdict")
     assert opened.pixels().get(wrong, 0) > budget_line
 
 
@@ -304,7 +305,7 @@ def test_ten_thousand_steps_are_quick(shown, keys):
     made = schedule(10_000, Units(200, 3))
     opened = shown(made)
     opened.press(keys.END)
-    assert opened.index == len(made) - 1
+    assert opened.number == len(made)
     # A step of the clock is no new drawing: one frame, whatever the length. No seconds are
     # asserted but those after which a user would think that the page hangs.
     milliseconds = opened.driver.execute_script(

@@ -30,6 +30,11 @@ def test_one_mark_for_each_action(steps, name):
     assert len(marks(drawing, "internal")) == count[AdvanceSaveInternal] + in_legend
 
 
+def test_the_legend_explains_the_bars_and_the_title_says_alpha():
+    drawing = draw(schedule(10, Units(6, 3)))
+    assert "while kept" in drawing and "22 forward steps, α = 3, time downwards" in drawing
+
+
 def test_self_contained_and_for_both_modes():
     drawing = draw(schedule(10, Units(6, 3)))
     assert drawing.count("http") == 1  # the name of the SVG namespace

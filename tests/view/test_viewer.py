@@ -50,6 +50,15 @@ def test_the_page_gets_every_action(strategy):
     assert rows == [list(action.row) for action in made]
 
 
+def test_it_says_what_it_is_for_and_what_made_it(window):
+    cell = window().cell
+    made = schedule(10, 20 * cell.hidden_nbytes(2), cell=cell, batch=2)
+    text = page(made, cell=cell, batch=2, command="membptt schedule --html 'a<b.html'")
+    assert "α = 3: a hidden state takes 64 B, an internal state 192 B." in text
+    assert "LSTM, 4 hidden units, float32, batch 2." in text
+    assert "Made by <code>membptt schedule --html &#x27;a&lt;b.html&#x27;</code>" in text
+
+
 def test_long_schedules_have_no_table_and_stay_small():
     text = page(schedule(10_000, Units(200, 3)))
     assert len(text) < 1_000_000 and "<svg xmlns" not in text and "Every action" not in text
@@ -100,6 +109,7 @@ def test_a_run_that_did_something_else_is_told(recorded):
     swapped = trace.copy()
     swapped[4, 2] += 1
     assert compare(planned, swapped).index == 4
+    assert "first at action 5:" in str(compare(planned, swapped))
     greedy = trace.copy()
     greedy[7, 3] += 8
     assert compare(planned, greedy).index == 7
