@@ -46,17 +46,29 @@ from membptt.oracle.rtrl import rtrl
 from membptt.schedules import Schedule, schedule
 from membptt.solver.expand import ExpandCost
 from membptt.solver.strategies import forward_steps
-from membptt.training import Adam, Corpus, LinearHead, SoftmaxHead, Trainer
+from membptt.training import (
+    SGD,
+    Adam,
+    AdamW,
+    Corpus,
+    LearningRate,
+    LinearHead,
+    SoftmaxHead,
+    Trainer,
+)
 
 __all__ = [
     "LSTM",
     "RNN",
+    "SGD",
     "Adam",
+    "AdamW",
     "Cell",
     "Corpus",
     "Custom",
     "Executor",
     "ExpandCost",
+    "LearningRate",
     "LinearHead",
     "Result",
     "Schedule",

@@ -3,6 +3,7 @@
 import math
 import numbers
 import operator
+import sys
 
 import numpy as np
 
@@ -43,6 +44,23 @@ def integer(name, value, *, minimum=None):
     if minimum is not None and whole < minimum:
         raise ValueError(f"{name} is {whole}; give at least {minimum}")
     return whole
+
+
+def positive(name, value, largest=sys.float_info.max):
+    """Return `value` as a float, or raise a ValueError unless 0 < value <= largest."""
+    value = float(value)
+    if not 0 < value <= largest:
+        most = f" and at most {largest:g}" if largest < sys.float_info.max else ""
+        raise ValueError(f"{name} is {value}; give a number above 0{most}")
+    return value
+
+
+def fraction(name, value):
+    """Return `value` as a float, or raise a ValueError unless 0 <= value < 1."""
+    value = float(value)
+    if not 0 <= value < 1:
+        raise ValueError(f"{name} is {value}; give a number from 0 up to, not including, 1")
+    return value
 
 
 def check_dtype(dtype):

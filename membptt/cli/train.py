@@ -17,9 +17,12 @@ from membptt.memory import format_bytes
 from membptt.solver import STRATEGIES
 from membptt.training.checkpoint import check_writable, load_checkpoint, save_checkpoint
 from membptt.training.measure import PeakMeter
+from membptt.training.rates import DECAYS
 from membptt.training.settings import (
     CELLS,
+    DEPENDENT,
     MEMORY,
+    OPTIMIZERS,
     Settings,
     load_corpus,
     make_trainer,
@@ -65,7 +68,39 @@ def add_arguments(subparsers):
     )
     add("--dtype", choices=DTYPES, help=f"({default('dtype')})")
     add("--seed", type=whole, metavar="N", help=f"of the parameters ({default('seed')})")
-    add("--learning-rate", type=real, metavar="X", help=f"of Adam ({default('learning_rate')})")
+    add("--optimizer", choices=tuple(OPTIMIZERS), help=f"({default('optimizer')})")
+    add(
+        "--learning-rate",
+        type=real,
+        metavar="X",
+        help=f"the largest, where it changes ({default('learning_rate')})",
+    )
+    add(
+        "--weight-decay",
+        type=real,
+        metavar="X",
+        help=f"of adamw, on matrices and not on biases ({default('weight_decay')})",
+    )
+    add("--momentum", type=real, metavar="X", help=f"of sgd ({default('momentum')})")
+    add(
+        "--warmup",
+        type=whole,
+        metavar="N",
+        help=f"updates over which the learning rate grows from 0 ({default('warmup')})",
+    )
+    add("--decay", choices=DECAYS, help=f"of the learning rate after that ({default('decay')})")
+    add(
+        "--decay-to",
+        type=real,
+        metavar="X",
+        help=f"fraction of the learning rate that is left in the end ({default('decay_to')})",
+    )
+    add(
+        "--decay-updates",
+        type=whole,
+        metavar="N",
+        help="the update at which the decay ends (default: the last one of --updates)",
+    )
     add(
         "--clip",
         type=real,
@@ -92,7 +127,8 @@ def add_arguments(subparsers):
 
 def default(name):
     """Return the words about a setting's default."""
-    return f"default: {getattr(Settings, name)}"
+    value = DEPENDENT[name][-1] if name in DEPENDENT else getattr(Settings, name)
+    return f"default: {value}"
 
 
 def run(args, out):

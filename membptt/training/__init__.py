@@ -1,13 +1,17 @@
-"""Text, heads, optimizer, the training loop and its checkpoints."""
+"""Text, heads, optimizers, the training loop and its checkpoints."""
 
 from membptt.training.corpus import Corpus, Windows
 from membptt.training.heads import LinearHead, SoftmaxHead
 from membptt.training.loop import Trainer, Update, all_params
-from membptt.training.optimizers import Adam, clip_by_norm
+from membptt.training.optimizers import SGD, Adam, AdamW, clip_by_norm
+from membptt.training.rates import LearningRate
 
 __all__ = [
+    "SGD",
     "Adam",
+    "AdamW",
     "Corpus",
+    "LearningRate",
     "LinearHead",
     "SoftmaxHead",
     "Trainer",

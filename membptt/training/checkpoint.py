@@ -17,7 +17,7 @@ import numpy as np
 
 from membptt.files import beside, replacing
 
-FORMAT = 1
+FORMAT = 2
 
 # What NumPy and zipfile raise for a file that was cut or altered.
 DAMAGE = (

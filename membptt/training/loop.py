@@ -1,6 +1,6 @@
 """The training loop: one update is one window, one schedule, one step of the optimizer.
 
-    window [T, B] -> loss and gradients by the schedule -> clip -> Adam -> the window that follows
+    window [T, B] -> loss and gradients by the schedule -> clip -> optimizer -> the next window
 
 The hidden state goes from one window to the next, and back to zeros where the text begins anew. The
 bits of the parameters depend on the seed, the text and the sizes, never on strategy or budget.
@@ -16,9 +16,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from membptt.arrays import all_finite, from_host, namespace, to_host
+from membptt.checks import positive
 from membptt.executor import Executor
 from membptt.training.corpus import Windows
-from membptt.training.optimizers import clip_by_norm, positive
+from membptt.training.optimizers import clip_by_norm
 
 TRACED = 2  # updates under the meter: the second one reuses all that the first one allocated
 
@@ -35,6 +36,7 @@ class Update:
         Before the update, in nats a character.
     gradient_norm : float
         Before clipping.
+    learning_rate : float
     forward_steps : int
         Steps run forward, recomputations included.
     peak_bytes : int
@@ -46,6 +48,7 @@ class Update:
     number: int
     loss: float
     gradient_norm: float
+    learning_rate: float
     forward_steps: int
     peak_bytes: int
     seconds: float
@@ -68,7 +71,7 @@ class Trainer:
     schedule : membptt.Schedule
         Its number of steps is the length of a window.
     corpus : Corpus
-    optimizer : Adam
+    optimizer : SGD, Adam or AdamW
         Over `all_params(cell, head)`.
     batch : int
         Streams that the text is cut into.
@@ -172,7 +175,13 @@ class Trainer:
         if self.meter is not None and len(self.seconds) == TRACED:
             self.meter.stop()
         self.last = Update(
-            number, result.loss, norm, result.stats.forward_steps, result.stats.peak_bytes, seconds
+            number,
+            result.loss,
+            norm,
+            self.optimizer.rate(number),
+            result.stats.forward_steps,
+            result.stats.peak_bytes,
+            seconds,
         )
         return self.last
 
@@ -246,7 +255,7 @@ class Trainer:
     def arrays(self):
         """Return all that training goes on from, by name: what `restore` takes."""
         params = {f"param/{name}": array for name, array in self.optimizer.params.items()}
-        moments = {f"adam/{name}": array for name, array in self.optimizer.arrays().items()}
+        moments = {f"optimizer/{name}": array for name, array in self.optimizer.arrays().items()}
         copied = {name: np.array(to_host(array)) for name, array in (params | moments).items()}
         state = {
             f"state/{name}": to_host(array)
@@ -285,7 +294,7 @@ class Trainer:
         for name, value in self.optimizer.params.items():
             value[...] = from_host(arrays[f"param/{name}"], namespace(value))
         self.optimizer.restore(
-            {name.removeprefix("adam/"): arrays[name] for name in arrays if name[:5] == "adam/"}
+            {name: arrays[f"optimizer/{name}"] for name in self.optimizer.arrays()}
         )
         self.state = tuple(
             from_host(arrays[f"state/{name}"], namespace(mine))

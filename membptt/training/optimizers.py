@@ -1,15 +1,23 @@
-"""Adam, and clipping by the global norm: both in place, over scratch of a constant size.
+"""Optimizers, and clipping by the global norm: in place, over scratch of a constant size.
+
+    SGD      v ← μ v + g                            p ← p - η v
+    Adam     m ← β₁ m + (1 - β₁) g                  v ← β₂ v + (1 - β₂) g²
+             p ← p - η m̂ / (√v̂ + ε)                 m̂ = m / (1 - β₁ᵏ),  v̂ = v / (1 - β₂ᵏ)
+    AdamW    p ← p - η λ p, then as Adam
+
+with p a parameter, g its gradient, k = 1, 2, ... the number of the update, and η the learning rate:
+a number, or a function of k such as `membptt.LearningRate`.
 
 Every sum and every element is computed in one fixed order, whatever the schedule was, so equal
 gradients give equal parameters to the bit.
 """
 
 import math
-import sys
 
 import numpy as np
 
 from membptt.arrays import from_host, namespace
+from membptt.checks import fraction, positive
 
 # Elements at a time. On the host they and their moments stay in the first caches; on a device more
 # at once keep it busy, and what they take besides stays small: `scratch_nbytes`.
@@ -17,48 +25,43 @@ CHUNK = 2**14
 DEVICE_CHUNK = 2**18
 
 
-class Adam:
-    """Adam, Kingma and Ba (2015), algorithm 1.
-
-        m ← β₁ m + (1 - β₁) g                  v ← β₂ v + (1 - β₂) g²
-        p ← p - η m̂ / (√v̂ + ε)                 m̂ = m / (1 - β₁ᵏ),  v̂ = v / (1 - β₂ᵏ)
-
-    with k the number of the update.
+class Optimizer:
+    """Base of the optimizers; the subclasses say how a chunk of a parameter is moved.
 
     Parameters
     ----------
     params : dict of numpy.ndarray
         C-contiguous; changed in place by `step`.
-    learning_rate : float
-        η.
-    beta1, beta2, epsilon : float
-        β₁, β₂ and ε.
+    learning_rate : float or callable
+        η: a number, or a function of the update's number.
 
     Attributes
     ----------
     updates : int
         k, how often `step` ran.
-    m, v : dict of numpy.ndarray
-        The moments, like `params`.
-
-    Raises
-    ------
-    ValueError
-        If a number is out of range, or a parameter is not contiguous.
+    moments : dict of dict of numpy.ndarray
+        What is kept between updates, by its name in the formulas and then like `params`.
     """
 
-    def __init__(self, params, learning_rate=0.002, beta1=0.9, beta2=0.999, epsilon=1e-8):
-        self.learning_rate = positive("learning_rate", learning_rate)
-        self.beta1 = fraction("beta1", beta1)
-        self.beta2 = fraction("beta2", beta2)
-        self.epsilon = positive("epsilon", epsilon)
+    moment_names = ()
+
+    def __init__(self, params, learning_rate):
+        if not callable(learning_rate):
+            learning_rate = positive("learning_rate", learning_rate)
         for name, value in params.items():
             if not value.flags.c_contiguous:
                 raise ValueError(f"parameter {name} is not C-contiguous; give a copy of it")
+        self.learning_rate = learning_rate
         self.params = params
-        self.m = {name: namespace(value).zeros_like(value) for name, value in params.items()}
-        self.v = {name: namespace(value).zeros_like(value) for name, value in params.items()}
+        self.moments = {
+            moment: {name: namespace(value).zeros_like(value) for name, value in params.items()}
+            for moment in self.moment_names
+        }
         self.updates = 0
+
+    def rate(self, number):
+        """Return the learning rate of update `number`."""
+        return self.learning_rate(number) if callable(self.learning_rate) else self.learning_rate
 
     def step(self, grads):
         """Move every parameter against its gradient.
@@ -74,37 +77,23 @@ class Adam:
             If a parameter is not finite any more: the state is lost, go back to a saved one.
         """
         self.updates += 1
-        bias1 = 1 - self.beta1**self.updates
-        bias2 = 1 - self.beta2**self.updates
-        for name in self.params:
-            xp = namespace(self.params[name])
+        rate = self.rate(self.updates)
+        for name, value in self.params.items():
+            xp = namespace(value)
+            kept = [self.moments[moment][name] for moment in self.moment_names]
             finite = True
-            arrays = (self.params[name], grads[name], self.m[name], self.v[name])
-            for p, g, m, v in chunks(*arrays):
-                s = g - m
-                s *= 1 - self.beta1
-                m += s  # m + (1 - β₁)(g - m)
-                xp.multiply(g, g, out=s)
-                s -= v
-                s *= 1 - self.beta2
-                v += s  # v + (1 - β₂)(g² - v)
-                xp.divide(v, bias2, out=s)
-                xp.sqrt(s, out=s)
-                s += self.epsilon
-                xp.divide(m, s, out=s)
-                s *= self.learning_rate / bias1
-                p -= s
+            for p, g, *state in chunks(value, grads[name], *kept):
+                self.move(rate, p, g, *state)
                 finite = finite & xp.all(xp.isfinite(p))
             if not finite:
                 raise FloatingPointError(
-                    f"parameter {name} stops being finite at learning rate "
-                    f"{self.learning_rate:g}; lower it"
+                    f"parameter {name} stops being finite at learning rate {rate:g}; lower it"
                 )
 
     @property
     def nbytes(self):
         """The bytes of the moments."""
-        return 2 * sum(value.nbytes for value in self.m.values())
+        return sum(value.nbytes for values in self.moments.values() for value in values.values())
 
     @property
     def scratch_nbytes(self):
@@ -114,9 +103,12 @@ class Adam:
 
     def arrays(self):
         """Return the state by name: what `restore` takes."""
-        moments = {f"m/{name}": value for name, value in self.m.items()}
-        moments |= {f"v/{name}": value for name, value in self.v.items()}
-        return moments | {"k": np.array(self.updates)}
+        state = {
+            f"{moment}/{name}": value
+            for moment, values in self.moments.items()
+            for name, value in values.items()
+        }
+        return state | {"k": np.array(self.updates)}
 
     def restore(self, arrays):
         """Continue from a state that `arrays` returned."""
@@ -124,6 +116,143 @@ class Adam:
             if name != "k":
                 value[...] = from_host(arrays[name], namespace(value))
         self.updates = int(arrays["k"])
+
+
+class SGD(Optimizer):
+    """Stochastic gradient descent with momentum, Polyak (1964).
+
+    Parameters
+    ----------
+    params : dict of numpy.ndarray
+        C-contiguous; changed in place by `step`.
+    learning_rate : float or callable
+        η: a number, or a function of the update's number.
+    momentum : float
+        μ, from 0 up to 1; 0 for none.
+
+    Attributes
+    ----------
+    updates : int
+        k, how often `step` ran.
+
+    Raises
+    ------
+    ValueError
+        If a number is out of range, or a parameter is not contiguous.
+    """
+
+    moment_names = ("v",)
+
+    def __init__(self, params, learning_rate=0.02, momentum=0.9):
+        super().__init__(params, learning_rate)
+        self.momentum = fraction("momentum", momentum)
+
+    def move(self, rate, p, g, v):
+        """Move one chunk of a parameter."""
+        v *= self.momentum
+        v += g
+        p -= rate * v
+
+
+class Adam(Optimizer):
+    """Adam, Kingma and Ba (2015), algorithm 1.
+
+    Parameters
+    ----------
+    params : dict of numpy.ndarray
+        C-contiguous; changed in place by `step`.
+    learning_rate : float or callable
+        η: a number, or a function of the update's number.
+    beta1, beta2, epsilon : float
+        β₁, β₂ and ε.
+
+    Attributes
+    ----------
+    updates : int
+        k, how often `step` ran.
+
+    Raises
+    ------
+    ValueError
+        If a number is out of range, or a parameter is not contiguous.
+    """
+
+    moment_names = ("m", "v")
+
+    def __init__(self, params, learning_rate=0.002, beta1=0.9, beta2=0.999, epsilon=1e-8):
+        super().__init__(params, learning_rate)
+        self.beta1 = fraction("beta1", beta1)
+        self.beta2 = fraction("beta2", beta2)
+        self.epsilon = positive("epsilon", epsilon)
+
+    def move(self, rate, p, g, m, v):
+        """Move one chunk of a parameter."""
+        xp = namespace(p)
+        s = g - m
+        s *= 1 - self.beta1
+        m += s  # m + (1 - β₁)(g - m)
+        xp.multiply(g, g, out=s)
+        s -= v
+        s *= 1 - self.beta2
+        v += s  # v + (1 - β₂)(g² - v)
+        xp.divide(v, 1 - self.beta2**self.updates, out=s)
+        xp.sqrt(s, out=s)
+        s += self.epsilon
+        xp.divide(m, s, out=s)
+        s *= rate / (1 - self.beta1**self.updates)
+        p -= s
+
+
+class AdamW(Adam):
+    """Adam with decoupled weight decay, Loshchilov and Hutter (2019), algorithm 2.
+
+    Only matrices decay, ``W_x``, ``W_h`` and ``W_y``: what multiplies. Biases are left alone, since
+    they add little to what a network can fit, and a decayed one only moves its units' working
+    point.
+
+    Parameters
+    ----------
+    params : dict of numpy.ndarray
+        C-contiguous; changed in place by `step`.
+    learning_rate : float or callable
+        η: a number, or a function of the update's number.
+    weight_decay : float
+        λ, at least 0; multiplied by the learning rate of the update.
+    beta1, beta2, epsilon : float
+        β₁, β₂ and ε.
+
+    Attributes
+    ----------
+    updates : int
+        k, how often `step` ran.
+
+    Raises
+    ------
+    ValueError
+        If a number is out of range, or a parameter is not contiguous.
+    """
+
+    def __init__(
+        self,
+        params,
+        learning_rate=0.002,
+        weight_decay=0.01,
+        beta1=0.9,
+        beta2=0.999,
+        epsilon=1e-8,
+    ):
+        super().__init__(params, learning_rate, beta1, beta2, epsilon)
+        self.weight_decay = float(weight_decay)
+        if not 0 <= self.weight_decay < math.inf:
+            raise ValueError(f"weight_decay is {self.weight_decay}; give a number from 0 on")
+
+    def step(self, grads):
+        """Let the matrices decay, then move every parameter against its gradient; see `Adam`."""
+        rate = self.rate(self.updates + 1)
+        for value in self.params.values():
+            if value.ndim >= 2:
+                value *= 1 - rate * self.weight_decay
+        super().step(grads)
 
 
 def clip_by_norm(grads, limit):
@@ -162,19 +291,3 @@ def chunks(*arrays):
     length = CHUNK if namespace(arrays[0]) is np else DEVICE_CHUNK
     for start in range(0, flat[0].size, length):
         yield [array[start : start + length] for array in flat]
-
-
-def positive(name, value, largest=sys.float_info.max):
-    """Return `value` as a float, or raise a ValueError unless 0 < value <= largest."""
-    value = float(value)
-    if not 0 < value <= largest:
-        raise ValueError(f"{name} is {value}; give a number above 0")
-    return value
-
-
-def fraction(name, value):
-    """Return `value` as a float, or raise a ValueError unless 0 <= value < 1."""
-    value = float(value)
-    if not 0 <= value < 1:
-        raise ValueError(f"{name} is {value}; give a number from 0 up to, not including, 1")
-    return value

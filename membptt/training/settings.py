@@ -10,10 +10,23 @@ from membptt.schedules import schedule
 from membptt.training.corpus import Corpus, Windows
 from membptt.training.heads import SoftmaxHead
 from membptt.training.loop import Trainer, all_params
-from membptt.training.optimizers import Adam
+from membptt.training.optimizers import SGD, Adam, AdamW
+from membptt.training.rates import DECAYS, LearningRate
 
 CELLS = {"lstm": LSTM, "rnn": RNN}
+OPTIMIZERS = {"adam": Adam, "adamw": AdamW, "sgd": SGD}
 MEMORY = "2MiB"
+
+# Settings that mean something only beside certain values of another one, and what they are there
+# by default.
+DEPENDENT = {
+    "disk": ("strategy", ("disk",), None),
+    "disk_budget": ("strategy", ("disk",), None),
+    "weight_decay": ("optimizer", ("adamw",), 0.01),
+    "momentum": ("optimizer", ("sgd",), 0.9),
+    "decay_to": ("decay", DECAYS[1:], 0.1),
+    "decay_updates": ("decay", DECAYS[1:], None),
+}
 
 # What may change when training is resumed: the parameters' bits do not depend on these. (Where the
 # text lies may change; that it is the same text is checked by its digest.)
@@ -36,6 +49,19 @@ class Settings:
         How many updates the training has in all.
     seed : int
     learning_rate, clip : float
+    optimizer : str
+    weight_decay : float or None
+        For "adamw"; None for 0.01.
+    momentum : float or None
+        For "sgd"; None for 0.9.
+    warmup : int
+    decay : str
+        How the learning rate falls; see `membptt.LearningRate`.
+    decay_to : float or None
+        The fraction of it that is left in the end; None for 0.1.
+    decay_updates : int or None
+        The update at which the decay ends; None for `updates`. It stays what it was when `updates`
+        is changed later.
     disk : str or None
         Folder for strategy "disk"; None for the system's folder for temporary files.
     disk_budget : str or int or None
@@ -54,21 +80,35 @@ class Settings:
     seed: int = 0
     learning_rate: float = 0.02
     clip: float = 1.0
+    optimizer: str = "adam"
+    weight_decay: float | None = None
+    momentum: float | None = None
+    warmup: int = 0
+    decay: str = "constant"
+    decay_to: float | None = None
+    decay_updates: int | None = None
     dtype: str = "float32"
     disk: str | None = None
     disk_budget: str | int | None = None
 
     def __post_init__(self):
-        if self.cell not in CELLS:
-            raise ValueError(f"cell is {self.cell!r}; give one of {', '.join(CELLS)}")
-        for name in ("disk", "disk_budget"):
-            if getattr(self, name) is not None and self.strategy != "disk":
+        for name, known in (("cell", CELLS), ("optimizer", OPTIMIZERS), ("decay", DECAYS)):
+            if getattr(self, name) not in known:
                 raise ValueError(
-                    f"{name} is {getattr(self, name)!r} with strategy {self.strategy}; it is for "
-                    "strategy disk"
+                    f"{name} is {getattr(self, name)!r}; give one of {', '.join(known)}"
                 )
         for name in ("steps", "batch", "hidden", "updates"):
             integer(name, getattr(self, name), minimum=1)
+        for name, (other, values, usual) in DEPENDENT.items():
+            chosen, value = getattr(self, other), getattr(self, name)
+            if chosen not in values and value is not None:
+                raise ValueError(
+                    f"{name} is {value!r} with {other} {chosen}; it is for {other} "
+                    f"{' or '.join(values)}"
+                )
+            if chosen in values and value is None:
+                value = self.updates if name == "decay_updates" else usual
+                object.__setattr__(self, name, value)
 
     def as_dict(self):
         """Return the settings by name."""
@@ -142,8 +182,19 @@ def make_trainer(settings, corpus, meter=None):
         disk = None
         plan = schedule(settings.steps, memory, settings.strategy, cell, settings.batch)
     head = SoftmaxHead(settings.hidden, size, settings.dtype, seed, settings.backend)
-    adam = Adam(all_params(cell, head), settings.learning_rate)
-    return Trainer(cell, head, plan, corpus, adam, settings.batch, settings.clip, meter, disk)
+    optimizer = make_optimizer(settings, all_params(cell, head))
+    return Trainer(cell, head, plan, corpus, optimizer, settings.batch, settings.clip, meter, disk)
+
+
+def make_optimizer(settings, params):
+    """Return the optimizer of these settings over `params`."""
+    final = 1.0 if settings.decay_to is None else settings.decay_to
+    rate = LearningRate(
+        settings.learning_rate, settings.decay, settings.decay_updates, final, settings.warmup
+    )
+    own = {"weight_decay": settings.weight_decay, "momentum": settings.momentum}
+    given = {name: value for name, value in own.items() if value is not None}
+    return OPTIMIZERS[settings.optimizer](params, rate, **given)
 
 
 def budget(settings, cell):

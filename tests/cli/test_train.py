@@ -112,6 +112,10 @@ def test_what_is_learnt_depends_on_the_seed_alone(report):
         ("--dtype", "float64"),
         ("--learning-rate", "0.5"),
         ("--clip", "0.001"),
+        ("--optimizer", "adamw"),
+        ("--optimizer", "sgd"),
+        ("--decay", "cosine"),
+        ("--warmup", "2"),
     ):
         assert parameters(*words) != reference
     assert parameters("--clip", "inf") == parameters("--clip", "1e9")
@@ -137,6 +141,15 @@ def test_save_and_resume(report, tmp_path, text):
     assert resumed["budget_bytes"] == 2 * 2**20  # the default of the strategy asked for
     for name in ("updates", "loss_first", "loss_last", "parameters_sha256"):
         assert resumed[name] == uninterrupted[name]
+
+
+def test_a_decay_ends_where_it_was_to_end_at_the_start(report, tmp_path):
+    path = str(tmp_path / "state")
+    decay = ("--decay", "cosine", "--optimizer", "sgd")
+    whole = report("--updates", "6", *decay, "--decay-updates", "4")
+    report("--updates", "4", *decay, "--save", path)
+    resumed = report("--resume", path, "--updates", "6")
+    assert resumed["parameters_sha256"] == whole["parameters_sha256"]
 
 
 def test_resume_takes_the_settings_along(tmp_path, text, capsys):
@@ -199,6 +212,13 @@ def assert_one_line(err, message):
         (["--learning-rate", "inf"], "learning_rate is inf"),
         (["--learning-rate", "fast"], "--learning-rate: 'fast' is not a number"),
         (["--clip", "-1"], "clip is -1.0; give a number above 0"),
+        (["--momentum", "0.5"], "momentum is 0.5 with optimizer adam; it is for optimizer sgd"),
+        (["--weight-decay", "1"], "weight_decay is 1.0 with optimizer adam; it is for"),
+        (["--optimizer", "adamw", "--weight-decay", "-1"], "weight_decay is -1.0; give a number"),
+        (["--optimizer", "rprop"], "--optimizer: invalid choice: 'rprop'"),
+        (["--decay-to", "0.5"], "decay_to is 0.5 with decay constant; it is for decay cosine or"),
+        (["--decay", "cosine", "--decay-to", "2"], "decay_to is 2.0; give a number above 0 and at"),
+        (["--decay", "cosine", "--warmup", "3"], "warmup is 3 and the decay ends at update 3"),
         (["--cell", "gnu"], "--cell: invalid choice: 'gnu'"),
         (["--strategy", "best"], "--strategy: invalid choice: 'best'"),
         (["--dtype", "int8"], "--dtype: invalid choice: 'int8'"),

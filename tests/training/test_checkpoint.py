@@ -54,6 +54,25 @@ def test_resumed_training_gives_the_same_bits(make, tmp_path, stop, cell, backen
         assert resumed.report()[name] == uninterrupted.report()[name]
 
 
+@pytest.mark.parametrize("stop", [0, 1, 2, 5, 8])  # in the warm-up, at its end, in the decay
+@pytest.mark.parametrize("decay", ["constant", "cosine", "exponential"])
+@pytest.mark.parametrize("optimizer", ["adam", "adamw", "sgd"])
+def test_resumed_training_gives_the_same_bits_for_every_optimizer(
+    make, tmp_path, optimizer, decay, stop
+):
+    def begin():
+        return make(hidden=4, steps=6, optimizer=optimizer, decay=decay, warmup=2, updates=7)
+
+    uninterrupted, begun, resumed = begin(), begin(), begin()
+    rates = [uninterrupted.update().learning_rate for _ in range(9)]
+    for _ in range(stop):
+        begun.update()
+    save_checkpoint(tmp_path / "x", {}, begun.arrays())
+    resumed.restore(load_checkpoint(tmp_path / "x")[1])
+    assert [resumed.update().learning_rate for _ in range(9 - stop)] == rates[stop:]
+    assert resumed.report()["parameters_sha256"] == uninterrupted.report()["parameters_sha256"]
+
+
 @pytest.mark.parametrize("keep", [0, 1, 100, 0.5, -1])
 def test_cut_short(path, keep):
     whole = path.read_bytes()
@@ -88,8 +107,8 @@ def test_altered_by_hand(path):
 
 
 def test_another_version(path, monkeypatch):
-    monkeypatch.setattr(checkpoint, "FORMAT", 2)
-    with pytest.raises(ValueError, match="has format 1, this version of membptt reads 2"):
+    monkeypatch.setattr(checkpoint, "FORMAT", 3)
+    with pytest.raises(ValueError, match="has format 2, this version of membptt reads 3"):
         load_checkpoint(path)
 
 
@@ -151,8 +170,8 @@ def test_restore_refuses_what_does_not_fit(make):
     trainer = make()
     found = trainer.arrays()
     before = trainer.report()["parameters_sha256"]
-    with pytest.raises(ValueError, match=r"adam/m/W_h is missing, not float32 \[8, 32\]"):
-        trainer.restore({name: found[name] for name in found if name != "adam/m/W_h"})
+    with pytest.raises(ValueError, match=r"optimizer/m/W_h is missing, not float32 \[8, 32\]"):
+        trainer.restore({name: found[name] for name in found if name != "optimizer/m/W_h"})
     with pytest.raises(ValueError, match=r"param/b is float64 \[32\], not float32 \[32\]"):
         trainer.restore(found | {"param/b": np.zeros(32)})
     other = make_trainer(Settings(steps=5, batch=1, hidden=8), Corpus("abcdefgh"))

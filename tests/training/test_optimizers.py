@@ -1,4 +1,4 @@
-"""Adam against its formulas, clipping against its definition."""
+"""Optimizers against their formulas and PyTorch, clipping against its definition."""
 
 import math
 import tracemalloc
@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from membptt.training import optimizers
-from membptt.training.optimizers import Adam, clip_by_norm
+from membptt.training.optimizers import SGD, Adam, AdamW, clip_by_norm
+from membptt.training.rates import LearningRate
 
 
 def params(dtype="float64"):
@@ -39,13 +40,93 @@ def test_adam_is_algorithm_1(chunk, monkeypatch):
         np.testing.assert_allclose(moved[name], expected[name], rtol=1e-12)
 
 
-def test_adam_keeps_the_dtype_and_goes_on_from_its_arrays():
+def test_sgd_by_hand():
+    moved = {"b": np.array([1.0, 2.0])}
+    sgd = SGD(moved, learning_rate=0.5, momentum=0.5)
+    sgd.step({"b": np.array([1.0, -2.0])})  # v = (1, -2)
+    assert moved["b"].tolist() == [0.5, 3.0]
+    sgd.step({"b": np.array([0.5, 0.0])})  # v = (1, -1)
+    assert moved["b"].tolist() == [0.0, 3.5]
+
+
+def test_decay_is_on_matrices_alone_and_not_in_the_moments():
+    decayed, plain = params(), params()
+    one, two = AdamW(decayed, 0.1, weight_decay=0.5), Adam(plain, 0.1)
+    grads = {name: np.full_like(value, 2.0) for name, value in decayed.items()}
+    one.step(grads)
+    two.step(grads)
+    np.testing.assert_allclose(plain["W"] - decayed["W"], params()["W"] * 0.1 * 0.5, rtol=1e-12)
+    assert (decayed["b"] == plain["b"]).all()
+    for name, moment in one.arrays().items():
+        assert (moment == two.arrays()[name]).all()
+
+
+KINDS = {
+    "sgd": (
+        lambda params: SGD(params, 0.1, momentum=0.8),
+        lambda torch, groups: torch.optim.SGD([*groups[0], *groups[1]], lr=0.1, momentum=0.8),
+    ),
+    "adam": (
+        lambda params: Adam(params, 0.1, 0.8, 0.9, 1e-3),
+        lambda torch, groups: torch.optim.Adam(
+            [*groups[0], *groups[1]], lr=0.1, betas=(0.8, 0.9), eps=1e-3
+        ),
+    ),
+    "adamw": (
+        lambda params: AdamW(params, 0.1, 0.3, 0.8, 0.9, 1e-3),
+        lambda torch, groups: torch.optim.AdamW(
+            [
+                {"params": group, "weight_decay": decay}
+                for group, decay in zip(groups, (0.3, 0.0), strict=True)
+            ],
+            lr=0.1,
+            betas=(0.8, 0.9),
+            eps=1e-3,
+        ),
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_same_as_pytorch(kind):
+    torch = pytest.importorskip("torch")
+    moved = params()
+    theirs = {name: torch.tensor(value, requires_grad=True) for name, value in moved.items()}
+    ours, make = KINDS[kind]
+    optimizer = ours(moved)
+    other = make(torch, [[theirs["W"]], [theirs["b"]]])
+    generator = np.random.default_rng(1)
+    for _ in range(5):
+        grads = {name: generator.standard_normal(p.shape) for name, p in moved.items()}
+        for name, gradient in grads.items():
+            theirs[name].grad = torch.tensor(gradient)
+        optimizer.step(grads)
+        other.step()
+    for name, value in moved.items():
+        np.testing.assert_allclose(value, theirs[name].detach().numpy(), rtol=1e-12)
+
+
+@pytest.mark.parametrize("kind", [SGD, Adam, AdamW])
+def test_the_rate_may_be_a_function_of_the_update(kind):
+    by_function, by_number = params(), params()
+    rates = LearningRate(0.1, "exponential", decay_updates=3, decay_to=0.01)
+    one, two = kind(by_function, rates), kind(by_number)
+    for number in range(1, 5):
+        two.learning_rate = (0.1, 0.01, 0.001, 0.001)[number - 1]
+        for optimizer in (one, two):
+            optimizer.step({name: np.cos(value) for name, value in optimizer.params.items()})
+    for name in by_number:
+        np.testing.assert_allclose(by_function[name], by_number[name], rtol=1e-12)
+
+
+@pytest.mark.parametrize("kind", [SGD, Adam, AdamW])
+def test_it_keeps_the_dtype_and_goes_on_from_its_arrays(kind):
     one, two = params("float32"), params("float32")
-    first, second = Adam(one), Adam(two)
+    first, second = kind(one), kind(two)
     grads = params("float32")
     first.step(grads)
     second.step(grads)
-    third = Adam(two)
+    third = kind(two)
     third.restore({name: array.copy() for name, array in second.arrays().items()})
     first.step(grads)
     third.step(grads)
@@ -53,12 +134,13 @@ def test_adam_keeps_the_dtype_and_goes_on_from_its_arrays():
     assert all(one[name].tobytes() == two[name].tobytes() for name in one)
 
 
-def test_adam_needs_no_memory_that_grows():
+@pytest.mark.parametrize("kind", [SGD, Adam, AdamW])
+def test_a_step_needs_no_memory_that_grows(kind):
     large = {"W": np.ones((1000, 500), np.float32)}
-    adam = Adam(large)
+    optimizer = kind(large)
     grads = {"W": np.ones((1000, 500), np.float32)}
     tracemalloc.start()
-    adam.step(grads)
+    optimizer.step(grads)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 4 * optimizers.CHUNK * 4
@@ -90,6 +172,10 @@ def test_bad_numbers():
         Adam(params(), learning_rate=math.nan)
     with pytest.raises(ValueError, match=r"beta1 is 1.0"):
         Adam(params(), beta1=1)
+    with pytest.raises(ValueError, match=r"momentum is 1.0"):
+        SGD(params(), momentum=1)
+    with pytest.raises(ValueError, match=r"weight_decay is -0.1; give a number from 0 on"):
+        AdamW(params(), weight_decay=-0.1)
     with pytest.raises(ValueError, match="parameter W is not C-contiguous"):
         Adam({"W": np.ones((3, 2)).T})
 
