@@ -1,6 +1,7 @@
-"""Full BPTT of one LSTM layer against PyTorch's nn.LSTM on the CPU, side by side in one run.
+"""Full BPTT of one layer against PyTorch's own on the CPU, side by side in one run.
 
     python benchmarks/against_pytorch.py            1 and 2 threads, T = 1000, float32
+    python benchmarks/against_pytorch.py --cell gru     nn.GRU, or rnn; by default lstm
     python benchmarks/against_pytorch.py --json
 
 Both compute forward, backward and all weight gradients for dense inputs, with the same output layer
@@ -23,14 +24,15 @@ import torch
 import membptt as mb
 from membptt.kernels._kernels import product_seconds
 
+GATES = {"lstm": 4, "gru": 3, "rnn": 1}
 SHAPES = [(32, 256, 256), (1, 128, 128), (16, 512, 64), (64, 64, 64)]
 
 
 class Ours:
     """One layer of membptt under the schedule that stores everything."""
 
-    def __init__(self, steps, batch, hidden, inputs, threads):
-        self.cell = mb.LSTM(inputs, hidden)
+    def __init__(self, kind, steps, batch, hidden, inputs, threads):
+        self.cell = getattr(mb, kind.upper())(inputs, hidden)
         self.x = np.random.default_rng(0).standard_normal((steps, batch, inputs), np.float32)
         zeros = np.zeros((steps, batch, 1), np.float32)
         self.head = mb.LinearHead(hidden, 1).with_targets(zeros)
@@ -45,8 +47,8 @@ class Ours:
 class Theirs:
     """The same layer in PyTorch."""
 
-    def __init__(self, steps, batch, hidden, inputs):
-        self.layer = torch.nn.LSTM(inputs, hidden)
+    def __init__(self, kind, steps, batch, hidden, inputs):
+        self.layer = getattr(torch.nn, kind.upper())(inputs, hidden)
         self.output = torch.nn.Linear(hidden, 1)
         generator = np.random.default_rng(0)
         x = generator.standard_normal((steps, batch, inputs), np.float32)
@@ -72,10 +74,10 @@ def interleaved(first, second, repeats):
     return [statistics.median(times) for times in seconds]
 
 
-def operations(steps, batch, hidden, inputs):
+def operations(kind, steps, batch, hidden, inputs):
     """Return the multiplications and additions of forward, backward and weight gradients."""
-    recurrent = 2 * batch * 4 * hidden * hidden
-    projection = 2 * batch * 4 * hidden * inputs
+    recurrent = 2 * batch * GATES[kind] * hidden * hidden
+    projection = 2 * batch * GATES[kind] * hidden * inputs
     return steps * (3 * recurrent + 2 * projection)
 
 
@@ -88,6 +90,7 @@ def peak_rate(repeats=300):
 def main():
     """Parse the arguments, measure, print."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--cell", choices=tuple(GATES), default="lstm")
     parser.add_argument("--steps", type=int, default=1000)
     parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
     parser.add_argument("--repeats", type=int, default=5)
@@ -97,7 +100,7 @@ def main():
     for threads in arguments.threads:
         torch.set_num_threads(threads)
         for batch, hidden, inputs in SHAPES:
-            sizes = (arguments.steps, batch, hidden, inputs)
+            sizes = (arguments.cell, arguments.steps, batch, hidden, inputs)
             ours, theirs = interleaved(Ours(*sizes, threads), Theirs(*sizes), arguments.repeats)
             rows.append(
                 {
@@ -120,7 +123,8 @@ def main():
                     f"Gflop/s, {row['share_of_peak']:.0%} of the product's own rate"
                 )
     if arguments.json:
-        print(json.dumps({"pytorch": torch.__version__, "steps": arguments.steps, "rows": rows}))
+        found = {"pytorch": torch.__version__, "cell": arguments.cell, "steps": arguments.steps}
+        print(json.dumps(found | {"rows": rows}))
 
 
 if __name__ == "__main__":

@@ -29,7 +29,7 @@ if importlib.util.find_spec("membptt.kernels._kernels") is None:
 
 from membptt._version import __version__
 from membptt.baselines.truncated import truncated_bptt
-from membptt.cells import LSTM, RNN, Cell, Custom
+from membptt.cells import GRU, LSTM, RNN, Cell, Custom
 from membptt.executor import (
     Executor,
     Result,
@@ -58,6 +58,7 @@ from membptt.training import (
 )
 
 __all__ = [
+    "GRU",
     "LSTM",
     "RNN",
     "SGD",

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from membptt.cells import LSTM, RNN
+from membptt.cells import GRU, LSTM, RNN
 from membptt.training.corpus import Corpus
 from membptt.training.heads import LinearHead, SoftmaxHead
 from membptt.training.settings import Settings, make_trainer
 
-CELLS = {"rnn": RNN, "lstm": LSTM}
+CELLS = {"rnn": RNN, "lstm": LSTM, "gru": GRU}
 
 
 @dataclass

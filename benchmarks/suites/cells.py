@@ -12,7 +12,7 @@ from membptt.executor.chain import make_chain
 from . import pytorch
 
 STEPS = 100
-CELLS = {"rnn": mb.RNN, "lstm": mb.LSTM}
+CELLS = {"rnn": mb.RNN, "gru": mb.GRU, "lstm": mb.LSTM}
 SIZES = {"B1 H64": (1, 64), "B16 H256": (16, 256)}
 CODES = ("cython float32", "cython float64", "numpy float32", "pytorch float32")
 
@@ -61,7 +61,7 @@ def torch_window(kind, x, backend, dtype):
     """Return the same from PyTorch."""
     torch = pytorch()
     batch, hidden = x.shape[1:]
-    layer = {"rnn": torch.nn.RNN, "lstm": torch.nn.LSTM}[kind](hidden, hidden)
+    layer = getattr(torch.nn, kind.upper())(hidden, hidden)
     output = torch.nn.Linear(hidden, 1)
     x, zeros = torch.from_numpy(x), torch.zeros(STEPS, batch, 1)
 

@@ -2,7 +2,8 @@
 
 from membptt.cells.base import Cell
 from membptt.cells.custom import Custom
+from membptt.cells.gru import GRU
 from membptt.cells.lstm import LSTM
 from membptt.cells.rnn import RNN
 
-__all__ = ["LSTM", "RNN", "Cell", "Custom"]
+__all__ = ["GRU", "LSTM", "RNN", "Cell", "Custom"]

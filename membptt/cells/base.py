@@ -113,17 +113,23 @@ class Cell:
     def preactivations(self, x, h_prev):
         """Return a = x W_x + h_prev W_h + b, [B, G H]; for tokens x [B], row x of W_x."""
         p = self.params
-        xp = namespace(h_prev)
-        projected = xp.take(p["W_x"], x, axis=0) if x.ndim == 1 else x @ p["W_x"]
-        return projected + h_prev @ p["W_h"] + p["b"]
+        return self.projected(x) + h_prev @ p["W_h"] + p["b"]
 
-    def add_gradients(self, grads, x, h_prev, da):
-        """Add what this step's deltas da [B, G H] give to the gradients of W_x, W_h and b."""
+    def projected(self, x):
+        """Return x W_x, [B, G H]; for tokens x [B], row x of W_x."""
+        W_x = self.params["W_x"]
+        return namespace(W_x).take(W_x, x, axis=0) if x.ndim == 1 else x @ W_x
+
+    def add_gradients(self, grads, x, h_prev, da, da_h=None):
+        """Add what this step's deltas da [B, G H] give to the gradients of W_x, W_h and b.
+
+        `da_h` are the deltas of h_prev W_h where they are others than those of x W_x.
+        """
         if x.ndim == 1:
             add_rows(grads["W_x"], x, da)  # row x of W_x was used: only it gets a share
         else:
             grads["W_x"] += x.T @ da
-        grads["W_h"] += h_prev.T @ da
+        grads["W_h"] += h_prev.T @ (da if da_h is None else da_h)
         grads["b"] += namespace(da).sum(da, axis=0)
 
 

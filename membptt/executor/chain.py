@@ -2,9 +2,9 @@
 
 import membptt.cells as cells
 from membptt.executor.plain import PlainChain
-from membptt.kernels._chain import LSTMChain, RNNChain
+from membptt.kernels._chain import GRUChain, LSTMChain, RNNChain
 
-COMPILED = {"RNN": RNNChain, "LSTM": LSTMChain}
+COMPILED = {"RNN": RNNChain, "LSTM": LSTMChain, "GRU": GRUChain}
 
 
 class NoHead:

@@ -50,6 +50,9 @@ cdef class Chain:
 
     # one block of backward steps
     cdef void *d
+    cdef void *d_h  # the deltas that multiply h_prev: d, unless the cell has others for x
+    cdef double *d_h_sums  # their sums over the rows, or NULL
+    cdef bint keeps_dh  # whether the product with W_h is added to what cell_backward leaves in dh
     cdef void *h_panels
     cdef void *x_panels
     cdef double *W_h_sums
@@ -98,6 +101,10 @@ cdef class Chain:
 
 cdef class RNNChain(Chain):
     pass
+
+
+cdef class GRUChain(Chain):
+    cdef void *bias_h
 
 
 cdef class LSTMChain(Chain):

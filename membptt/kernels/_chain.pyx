@@ -59,7 +59,7 @@ cdef class Chain:
         self.W_h_back = room.take(self.blocks * self.panels * width * width * itemsize)
         self.W_x = room.take(self.panels * self.input_size * width * itemsize)
         self.bias = room.take(self.panels * width * itemsize)
-        self.d = room.take(self.panels * self.rows * width * itemsize)
+        self.d = self.d_h = room.take(self.panels * self.rows * width * itemsize)
         self.h_panels = room.take(self.blocks * self.rows * width * itemsize)
         self.W_h_sums = <double *>room.take(self.panels * H * width * sizeof(double))
         self.W_x_sums = <double *>room.take(
@@ -351,15 +351,16 @@ cdef class Chain:
 
     cdef void back_share(self, long lo, long hi) noexcept nogil:
         """dh_prev = da W_h transposed, panels lo ... hi - 1."""
-        self.k.product_back(self.d, self.W_h_back, self.dstate, self.batch, self.blocks,
-                            self.gates, self.hidden_size, self.rows, self.first, False, lo, hi)
+        self.k.product_back(self.d_h, self.W_h_back, self.dstate, self.batch, self.blocks,
+                            self.gates, self.hidden_size, self.rows, self.first, self.keeps_dh,
+                            lo, hi)
 
     cdef void flush_share(self, long lo, long hi) noexcept nogil:
         """Add the block that begins at this step to the weight gradients, panels lo ... hi - 1."""
         cdef const membptt_kernels *k = self.k
         cdef long rows = min(self.block_steps, self.steps - self.now + 1) * self.batch
-        k.weight_gradient(self.h_panels, self.d, self.W_h_sums, NULL, rows, self.hidden_size,
-                          self.rows, lo, hi)
+        k.weight_gradient(self.h_panels, self.d_h, self.W_h_sums, self.d_h_sums, rows,
+                          self.hidden_size, self.rows, lo, hi)
         if self.tokens:
             k.token_gradient(self.block_tokens, self.d, self.W_x_sums, self.b_sums, rows,
                              self.input_size, self.rows, lo, hi)
@@ -415,6 +416,45 @@ cdef class RNNChain(Chain):
     cdef void cell_backward(self, long lo, long hi) noexcept nogil:
         self.k.rnn_backward(self.internal, self.dstate, self.d, self.h_panels, self.batch,
                             self.hidden_size, self.rows, self.first, lo, hi)
+
+
+cdef class GRUChain(Chain):
+    """The GRU: see membptt.cells.gru for the equations."""
+
+    def __init__(self, cell, bound, steps, batch, isa=None):
+        cdef long width
+        Chain.__init__(self, cell, bound, steps, batch, isa)
+        width = self.k.width
+        self.keeps_dh = True
+        self.bias_h = self.room.take(self.blocks * width * self.k.itemsize)
+        self.d_h = self.room.take(self.panels * self.rows * width * self.k.itemsize)
+        self.d_h_sums = <double *>self.room.take(self.panels * width * sizeof(double))
+
+    def begin(self, inputs, bound, state, arena):
+        """Pack b_h besides what every chain packs."""
+        Chain.begin(self, inputs, bound, state, arena)
+        bias_h = np.ascontiguousarray(self.cell.params["b_h"])
+        self.k.pack(NULL, address(bias_h), self.bias_h, 1, self.hidden_size, 1)
+        memset(self.d_h_sums, 0, self.panels * self.k.width * sizeof(double))
+
+    def finish(self):
+        """Return what every chain does, with the gradient of b_h: the sums of gate n's deltas."""
+        loss, bad_step, grads, last, state_grad = Chain.finish(self)
+        sums = np.empty(self.gates * self.hidden_size, self.dtype)
+        self.k.unpack(self.d_h_sums, address(sums), 1, self.hidden_size, self.gates)
+        grads["b_h"] = sums[-self.hidden_size:].copy()
+        return loss, bad_step, grads, last, state_grad
+
+    cdef void cell_forward(self, long lo, long hi) noexcept nogil:
+        self.k.gru_forward(self.working, self.W_h, self.bias_h, self.start, self.start_rows,
+                           self.pick, self.other, self.saved, self.batch, self.hidden_size, lo, hi)
+
+    cdef void cell_hidden(self, const void *internal, void *state) noexcept nogil:
+        self.k.gru_hidden(internal, state, self.batch, self.hidden_size)
+
+    cdef void cell_backward(self, long lo, long hi) noexcept nogil:
+        self.k.gru_backward(self.internal, self.dstate, self.d, self.d_h, self.h_panels,
+                            self.batch, self.hidden_size, self.rows, self.first, lo, hi)
 
 
 cdef class LSTMChain(Chain):

@@ -1,6 +1,6 @@
 /* The compiled kernels, one set for each element type and instruction set.
 
-   Letters: B rows (batch), H hidden units, G gates (1 for the RNN, 4 for the LSTM), K terms of a
+   Letters: B rows (batch), H hidden units, G gates (RNN 1, GRU 3, LSTM 4), K terms of a
    product, W = panel width (two vector registers).
 
    Panels. A matrix [rows, N] in panels is [ceil(N / W)][rows][W], padded with zeros. Weights are
@@ -62,6 +62,13 @@ typedef struct {
     void (*lstm_hidden)(const void *internal, void *h, void *c, long B, long H);
     void (*lstm_backward)(const void *internal, const void *dh, void *dc, void *d, void *h_panels,
                           long B, long H, long stride, long first, long lo, long hi);
+
+    void (*gru_forward)(const void *h_prev, const void *packed, const void *bias_h,
+                        const void *start, long start_rows, const int64_t *pick, void *h,
+                        void *internal, long B, long H, long lo, long hi);
+    void (*gru_hidden)(const void *internal, void *h, long B, long H);
+    void (*gru_backward)(const void *internal, void *dh, void *d, void *d_h, void *h_panels, long B,
+                         long H, long stride, long first, long lo, long hi);
 
     /* For the rows lo ... hi - 1: logits in panels [.][stride][W], row r at first + r, become
        (softmax - one-hot) * scale; losses[r] = -log softmax[target] */

@@ -29,6 +29,11 @@ cdef extern from "kernels.h" nogil:
         void (*lstm_hidden)(const void *, void *, void *, long, long) noexcept nogil
         void (*lstm_backward)(const void *, const void *, void *, void *, void *,
                               long, long, long, long, long, long) noexcept nogil
+        void (*gru_forward)(const void *, const void *, const void *, const void *, long,
+                            const int64_t *, void *, void *, long, long, long, long) noexcept nogil
+        void (*gru_hidden)(const void *, void *, long, long) noexcept nogil
+        void (*gru_backward)(const void *, void *, void *, void *, void *,
+                             long, long, long, long, long, long) noexcept nogil
         void (*softmax)(void *, const int64_t *, double *, long, long, long, double,
                         long, long) noexcept nogil
         void (*squared_error)(void *, const void *, double *, long, long, long, double,

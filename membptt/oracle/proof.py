@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from membptt.cells import LSTM, RNN
+from membptt.cells import GRU, LSTM, RNN
 from membptt.executor import Executor, readable
 from membptt.executor.arena import Arena, SlotArena
 from membptt.executor.plain import ENTERING, INITIAL
@@ -89,7 +89,7 @@ def prove(schedule, cell=None, batch=1):
         Of at most eight steps.
     cell : membptt.Cell, optional
         To run it on, with `batch` rows; by default the smallest cell whose internal state is that
-        many times its hidden state: an RNN for 2, an LSTM for 3.
+        many times its hidden state: an RNN for 2, an LSTM for 3, a GRU for 5.
     batch : int
 
     Returns
@@ -139,7 +139,7 @@ def least(schedule):
 
 def tiny_cell(alpha):
     """Return a cell whose states have these relative sizes, or None."""
-    for kind in (RNN, LSTM):
+    for kind in (RNN, LSTM, GRU):
         cell = kind(input_size=3, hidden_size=2)
         if cell.internal_nbytes(1) == alpha * cell.hidden_nbytes(1):
             return cell

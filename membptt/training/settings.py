@@ -3,7 +3,7 @@
 import tempfile
 from dataclasses import asdict, dataclass, fields
 
-from membptt.cells import LSTM, RNN
+from membptt.cells import GRU, LSTM, RNN
 from membptt.checks import integer
 from membptt.executor import disk_schedule, expand_schedule
 from membptt.schedules import schedule
@@ -13,7 +13,7 @@ from membptt.training.loop import Trainer, all_params
 from membptt.training.optimizers import SGD, Adam, AdamW
 from membptt.training.rates import DECAYS, LearningRate
 
-CELLS = {"lstm": LSTM, "rnn": RNN}
+CELLS = {"lstm": LSTM, "rnn": RNN, "gru": GRU}
 OPTIMIZERS = {"adam": Adam, "adamw": AdamW, "sgd": SGD}
 MEMORY = "2MiB"
 

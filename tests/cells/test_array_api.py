@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from membptt.cells import LSTM, RNN
+from membptt.cells import GRU, LSTM, RNN
 
 xp = pytest.importorskip("array_api_strict")
 
@@ -14,7 +14,7 @@ def same(mine, numpys):
 
 @pytest.mark.parametrize("tokens", [False, True])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize("kind", [RNN, LSTM])
+@pytest.mark.parametrize("kind", [RNN, LSTM, GRU])
 def test_a_step_on_strict_arrays_has_the_bits_of_numpy(kind, dtype, tokens):
     generator = np.random.default_rng(0)
     cell = kind(6, 5, dtype, backend="numpy")

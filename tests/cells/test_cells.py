@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from membptt.cells import LSTM, RNN
+from membptt.cells import GRU, LSTM, RNN
 
 
-@pytest.mark.parametrize("kind, alpha", [(RNN, 2), (LSTM, 3)])
+@pytest.mark.parametrize("kind, alpha", [(RNN, 2), (LSTM, 3), (GRU, 5)])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_sizes_are_those_of_the_arrays(kind, alpha, dtype):
     cell = kind(7, 5, dtype, backend="numpy")
@@ -18,7 +18,7 @@ def test_sizes_are_those_of_the_arrays(kind, alpha, dtype):
     assert {array.dtype.name for array in state + internal} == {dtype}
 
 
-@pytest.mark.parametrize("kind", [RNN, LSTM])
+@pytest.mark.parametrize("kind", [RNN, LSTM, GRU])
 def test_the_state_follows_from_the_internal_state_to_the_bit(kind):
     cell = kind(7, 5, backend="numpy")
     x = np.random.default_rng(0).standard_normal((3, 7)).astype(np.float32)
@@ -30,7 +30,7 @@ def test_the_state_follows_from_the_internal_state_to_the_bit(kind):
         assert entered.tobytes() == before.tobytes()
 
 
-@pytest.mark.parametrize("kind", [RNN, LSTM])
+@pytest.mark.parametrize("kind", [RNN, LSTM, GRU])
 def test_a_token_is_a_row_of_the_weights(kind):
     cell = kind(6, 5, "float64", backend="numpy")
     tokens = np.array([4, 0, 4])

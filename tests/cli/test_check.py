@@ -13,7 +13,7 @@ def report(capsys):
 
 
 @pytest.mark.parametrize("backend", ["numpy", "cython"])
-@pytest.mark.parametrize("cell", ["rnn", "lstm"])
+@pytest.mark.parametrize("cell", ["rnn", "lstm", "gru"])
 def test_it_passes(cell, backend, capsys):
     words = ["--cell", cell, "--backend", backend, "--strategy", "optimal", "--json"]
     assert main(["check", *words]) == 0

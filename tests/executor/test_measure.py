@@ -33,7 +33,7 @@ def priced(schedule, times):
 
 
 @pytest.mark.parametrize("backend", ["numpy", "cython"])
-@pytest.mark.parametrize("kind", [mb.RNN, mb.LSTM])
+@pytest.mark.parametrize("kind", [mb.RNN, mb.LSTM, mb.GRU])
 def test_every_move_takes_some_time(kind, backend, monkeypatch):
     monkeypatch.setattr(measure, "SECONDS", 0.02)
     cell = kind(9, 16, backend=backend)
@@ -92,7 +92,7 @@ def test_planned_in_steps(steps, share, strategy, times):
 
 
 @pytest.mark.parametrize("backend", ["numpy", "cython"])
-@pytest.mark.parametrize("cell", ["rnn", "lstm"])
+@pytest.mark.parametrize("cell", ["rnn", "lstm", "gru"])
 def test_the_executor_runs_chain_schedules(window, bits, cell, backend):
     case = window(cell, 40, backend=backend)
     sizes = case.cell.hidden_nbytes(2), case.cell.internal_nbytes(2)

@@ -19,7 +19,7 @@ BACKENDS = ["numpy", "cython"]
 
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize("cell", ["rnn", "lstm"])
+@pytest.mark.parametrize("cell", ["rnn", "lstm", "gru"])
 def test_parameters_in_fortran_order(window, bits, cell, dtype, backend):
     case = window(cell, T=9, dtype=dtype, backend=backend, tokens=False)
     wanted = bits(mb.full_bptt(*case.arguments()))

@@ -23,7 +23,7 @@ def problem():
 
     def make(backend, cell="lstm", T=29, B=3, I=5, H=7, V=6, dtype="float32", tokens=True):  # noqa: E741
         generator = np.random.default_rng(0)
-        network = {"lstm": mb.LSTM, "rnn": mb.RNN}[cell](I, H, dtype, 1, backend)
+        network = {"lstm": mb.LSTM, "rnn": mb.RNN, "gru": mb.GRU}[cell](I, H, dtype, 1, backend)
         state = tuple(generator.standard_normal((B, H)).astype(dtype) for _ in network.hidden_names)
         if tokens:
             inputs = generator.integers(0, I, (T, B)).astype(np.uint8)

@@ -12,7 +12,7 @@ from membptt.executor.executor import HOST_ONLY
 from membptt.solver import STRATEGIES
 
 ONE_LANE = [strategy for strategy in STRATEGIES if strategy not in HOST_ONLY]
-CASES = list(itertools.product(["rnn", "lstm"], ["float32", "float64"], [True, False]))
+CASES = list(itertools.product(["rnn", "lstm", "gru"], ["float32", "float64"], [True, False]))
 
 
 def plan(cell, steps, batch, strategy="optimal"):
@@ -127,7 +127,7 @@ def test_the_peak_that_is_reported_holds_training(device, make):
     assert trainer.ledger.held["moments"] == 2 * trainer.ledger.held["parameters"]
 
 
-@pytest.mark.parametrize("cell", ["rnn", "lstm"])
+@pytest.mark.parametrize("cell", ["rnn", "lstm", "gru"])
 def test_training_has_the_bits_of_numpy(device, make, cell):
     trained = []
     for backend in ("numpy", "cupy"):

@@ -48,7 +48,7 @@ def compiled(window, isa=None):
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("tokens, head", [(True, "softmax"), (False, "linear")])
-@pytest.mark.parametrize("cell", ["rnn", "lstm"])
+@pytest.mark.parametrize("cell", ["rnn", "lstm", "gru"])
 def test_compiled_agrees_with_plain(window, cell, tokens, head, dtype, shape, isa):
     T, B, I, H, V = shape  # noqa: E741
     case = window(cell, T, B, I, H, V, dtype, tokens=tokens, head=head, seed=T + H)
@@ -61,7 +61,7 @@ def test_compiled_agrees_with_plain(window, cell, tokens, head, dtype, shape, is
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize("cell", ["rnn", "lstm"])
+@pytest.mark.parametrize("cell", ["rnn", "lstm", "gru"])
 @pytest.mark.parametrize("tokens, head", [(True, "softmax"), (False, "linear")])
 def test_clones_that_fuse_agree_to_the_bit(window, cell, dtype, tokens, head):
     fused = [isa for isa in _kernels.available() if isa != "portable"]
@@ -73,7 +73,7 @@ def test_clones_that_fuse_agree_to_the_bit(window, cell, dtype, tokens, head):
         assert second[name].tobytes() == wanted.tobytes(), name
 
 
-@pytest.mark.parametrize("cell", ["rnn", "lstm"])
+@pytest.mark.parametrize("cell", ["rnn", "lstm", "gru"])
 @pytest.mark.parametrize("tokens", [True, False])
 def test_a_row_has_the_same_bits_alone_and_in_a_batch(window, cell, tokens):
     case = window(cell, 9, 11, 6, 37, 5, tokens=tokens)

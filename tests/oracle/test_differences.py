@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 from membptt import check_gradients
-from membptt.cells import LSTM, RNN
+from membptt.cells import GRU, LSTM, RNN
 
 
 @pytest.mark.parametrize("backend", ["numpy", "cython"])
-@pytest.mark.parametrize("kind", [RNN, LSTM])
+@pytest.mark.parametrize("kind", [RNN, LSTM, GRU])
 def test_cells_pass_far_below_the_tolerance(kind, backend):
     report = check_gradients(kind(3, 5, backend=backend))
     assert report.ok
@@ -19,7 +19,7 @@ def test_cells_pass_far_below_the_tolerance(kind, backend):
 
 
 @pytest.mark.parametrize("backend", ["numpy", "cython"])
-@pytest.mark.parametrize("cell", ["rnn", "lstm"])
+@pytest.mark.parametrize("cell", ["rnn", "lstm", "gru"])
 @pytest.mark.parametrize("head", ["softmax", "linear"])
 def test_heads_pass(window, cell, head, backend):
     case = window(cell, head=head, backend=backend)

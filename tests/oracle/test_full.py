@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from membptt.cells import LSTM, RNN
+from membptt.cells import GRU, LSTM, RNN
 from membptt.oracle.full import full_bptt
 
 BACKENDS = ["numpy", "cython"]
@@ -29,7 +29,7 @@ def by_hand(window):
 
 
 @pytest.mark.parametrize("backend, tolerance", [("numpy", 0), ("cython", 1e-12)])
-@pytest.mark.parametrize("cell", ["rnn", "lstm"])
+@pytest.mark.parametrize("cell", ["rnn", "lstm", "gru"])
 @pytest.mark.parametrize("tokens, head", [(True, "softmax"), (False, "linear")])
 def test_full_bptt_is_two_loops(window, cell, tokens, head, backend, tolerance):
     case = window(cell, 11, 3, 5, 8, 7, "float64", backend, tokens, head)
@@ -72,21 +72,23 @@ TOLERANCE = {"float32": 2e-5, "float64": 1e-11}
 
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize("kind", [RNN, LSTM])
+@pytest.mark.parametrize("kind", [RNN, LSTM, GRU])
 def test_pytorch_has_the_same_loss_and_gradients(window, kind, dtype, backend):
     torch = pytest.importorskip("torch", reason="PyTorch is not installed (extra: torch)")
     T, B, I, H, V = 23, 5, 6, 19, 8  # noqa: E741
     case = window(kind.__name__.lower(), T, B, I, H, V, dtype, backend, tokens=False)
-    layer = (torch.nn.RNN if kind is RNN else torch.nn.LSTM)(I, H, dtype=getattr(torch, dtype))
+    layer = getattr(torch.nn, kind.__name__)(I, H, dtype=getattr(torch, dtype))
     p = case.cell.params
     with torch.no_grad():
         layer.weight_ih_l0.copy_(torch.from_numpy(p["W_x"].T))
         layer.weight_hh_l0.copy_(torch.from_numpy(p["W_h"].T))
         layer.bias_ih_l0.copy_(torch.from_numpy(p["b"]))
         layer.bias_hh_l0.zero_()
+        if kind is GRU:
+            layer.bias_hh_l0[2 * H :].copy_(torch.from_numpy(p["b_h"]))
     W_y, b_y = (torch.tensor(case.head.params[n], requires_grad=True) for n in ("W_y", "b_y"))
     state = tuple(torch.from_numpy(array)[None] for array in case.state)
-    h, _ = layer(torch.from_numpy(case.inputs), state[0] if kind is RNN else state)
+    h, _ = layer(torch.from_numpy(case.inputs), state if kind is LSTM else state[0])
     loss = torch.nn.functional.cross_entropy(
         (h @ W_y + b_y).reshape(T * B, V), torch.from_numpy(case.head.targets.reshape(-1))
     )
@@ -100,6 +102,9 @@ def test_pytorch_has_the_same_loss_and_gradients(window, kind, dtype, backend):
         "W_y": W_y.grad,
         "b_y": b_y.grad,
     }
+    if kind is GRU:
+        theirs["b_h"] = layer.bias_hh_l0.grad[2 * H :]
+    assert theirs.keys() == result.grads.keys()
     for name, gradient in theirs.items():
         scale = gradient.abs().max().item()
         difference = np.abs(result.grads[name] - gradient.numpy()).max() / scale

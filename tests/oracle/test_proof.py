@@ -37,7 +37,7 @@ def test_expansions_are_counted_with_their_price(price):
         assert plan.expansions and proof.predicted < mb.forward_steps(6, units, "optimal", 3)
 
 
-@pytest.mark.parametrize("kind", [mb.RNN, mb.LSTM])
+@pytest.mark.parametrize("kind", [mb.RNN, mb.LSTM, mb.GRU])
 def test_on_the_users_cell(kind):
     cell = kind(4, 9)
     budget = 2 * cell.internal_nbytes(3) + cell.hidden_nbytes(3)

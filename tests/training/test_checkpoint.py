@@ -36,7 +36,7 @@ def test_round_trip(path):
 
 
 @pytest.mark.parametrize("backend", ["numpy", "cython"])
-@pytest.mark.parametrize("cell", ["rnn", "lstm"])
+@pytest.mark.parametrize("cell", ["rnn", "lstm", "gru"])
 @pytest.mark.parametrize("stop", [0, 1, 7, 8, 9])  # the text begins anew after 8 windows
 def test_resumed_training_gives_the_same_bits(make, tmp_path, stop, cell, backend):
     uninterrupted = make(cell=cell, backend=backend)

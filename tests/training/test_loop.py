@@ -18,7 +18,7 @@ def train(trainer, updates):
 
 
 @pytest.mark.parametrize("backend", ["numpy", "cython"])
-@pytest.mark.parametrize("cell", ["rnn", "lstm"])
+@pytest.mark.parametrize("cell", ["rnn", "lstm", "gru"])
 def test_the_same_bits_for_every_strategy_and_budget(make, cell, backend):
     found = set()
     for strategy, memory in [
