@@ -13,6 +13,7 @@ MODULES = {
     "membptt.kernels._kernels": ["membptt/kernels/kernels.c"],
     "membptt.kernels._room": [],
     "membptt.kernels._steps": [],
+    "membptt.kernels._sums": [],
     "membptt.kernels._head": [],
     "membptt.kernels._chain": [],
     "membptt.executor._executor": [],

@@ -122,6 +122,12 @@ def add_arguments(subparsers):
         help="go on from a saved file, with its settings; memory, strategy, disk and updates may "
         "change",
     )
+    add(
+        "--verify",
+        action="store_true",
+        default=False,
+        help="debug: check that every step that is run again gives the hidden state of before",
+    )
     add("--json", action="store_true", default=False, help="report as JSON, the last line")
 
 
@@ -146,6 +152,7 @@ def run(args, out):
     meter = PeakMeter()
     try:
         trainer = make_trainer(settings, corpus, meter)
+        trainer.executor.verify = args.verify
         if saved is not None:
             restore(trainer, saved, args.resume, settings.updates)
         print(describe(settings, trainer), file=sys.stderr)

@@ -17,6 +17,7 @@ from membptt.executor.arena import Arena, SlotArena
 from membptt.executor.chain import make_chain
 from membptt.executor.result import Result, Stats
 from membptt.executor.window import check_finite, check_inputs, check_window
+from membptt.kernels._sums import Sums
 from membptt.kernels.threads import thread_count, useful_threads
 from membptt.memory import Ledger
 
@@ -47,6 +48,9 @@ class Executor:
         Folder for strategy disk; by default the system's folder for temporary files.
     disk_rate : float
         Bytes a second at most to and from it, to try slow storage; 0 for no limit.
+    verify : bool
+        To debug steps and readers of your own: compare a checksum of every hidden state with that
+        of the step's first run, and raise where they differ. Takes 8 bytes a step.
 
     Attributes
     ----------
@@ -69,6 +73,7 @@ class Executor:
         step_through=False,
         disk=None,
         disk_rate=0.0,
+        verify=False,
     ):
         check_runs_on(cell.backend, schedule)
         self.cell = cell
@@ -85,6 +90,7 @@ class Executor:
         self.arena = arena(arena_nbytes(schedule, *sizes), *sizes, reserved, xp)
         self.ledger = Ledger() if cell.backend == "cupy" else None
         self.disk, self.disk_rate = disk, disk_rate
+        self.verify = verify
         self.spill = None
         self.chain = self.fitted = None
         self.free = threading.Lock()  # one run at a time: the arena and the chain are its own
@@ -109,7 +115,8 @@ class Executor:
         Raises
         ------
         ValueError, TypeError
-            If a shape or dtype does not fit, or an input or parameter is not finite.
+            If a shape or dtype does not fit, or an input or parameter is not finite; with `verify`,
+            if a step that is run again gives another hidden state than before.
         FloatingPointError
             If the loss stops being finite although inputs and parameters are.
         """
@@ -132,6 +139,7 @@ class Executor:
             self.chain = make_chain(cell, head, steps, batch, self.ledger)
             self.fitted = fitted
         self.chain.begin(inputs, head, state, self.arena.buffer)
+        self.chain.sums = Sums(steps) if self.verify else None
         disk, transfers = None, None
         if self.schedule.intervals is None:
             forward_steps, backward_steps, peak, trace, expanded = self.execute()
@@ -198,7 +206,7 @@ class Executor:
             self.chain.close_team()
 
 
-def bptt(cell, inputs, head, schedule, state=None, record=False, threads=None):
+def bptt(cell, inputs, head, schedule, state=None, record=False, threads=None, verify=False):
     """Back-propagate through time under `schedule`: the gradients of full BPTT, to the bit.
 
     Parameters
@@ -216,6 +224,7 @@ def bptt(cell, inputs, head, schedule, state=None, record=False, threads=None):
     record : bool
         Keep what really ran as ``Result.trace``.
     threads : int, optional
+    verify : bool
         As for `membptt.Executor`.
 
     Returns
@@ -228,7 +237,8 @@ def bptt(cell, inputs, head, schedule, state=None, record=False, threads=None):
     membptt.full_bptt : the same without a schedule, everything stored.
     """
     inputs = check_inputs(cell, inputs)
-    return Executor(cell, schedule, inputs.shape[1], record, threads)._run(inputs, head, state)
+    executor = Executor(cell, schedule, inputs.shape[1], record, threads, verify=verify)
+    return executor._run(inputs, head, state)
 
 
 def check_runs_on(backend, schedule):

@@ -49,6 +49,7 @@ class PlainChain:
         self.hidden_shapes = cell.hidden_shapes(batch)
         self.internal_shapes = cell.internal_shapes(batch)
         self.sizes = cell.hidden_nbytes(batch), cell.internal_nbytes(batch)
+        self.sums = None  # of the hidden states (kernels/_sums.pyx), to check what is run again
 
     @property
     def workspace_nbytes(self):
@@ -124,6 +125,8 @@ class PlainChain:
         """Run the steps start+1 ... stop; save the internal state of `stop` unless at < 0."""
         for step in range(start + 1, stop + 1):
             self.working, internal = self.cell.forward_step(self.inputs[step - 1], self.working)
+            if self.sums is not None:
+                self.sums.check(step, self.working)
         if internal_at >= 0:
             for target, array in zip(self.internal(internal_at), internal, strict=True):
                 target[...] = array

@@ -3,6 +3,7 @@ from libc.stdint cimport int64_t
 from membptt.kernels._head cimport Head
 from membptt.kernels._room cimport Room
 from membptt.kernels._steps cimport Steps
+from membptt.kernels._sums cimport Sums
 from membptt.kernels.kernels cimport membptt_kernels, team
 
 
@@ -71,6 +72,9 @@ cdef class Chain:
     # the arena
     cdef char *arena
     cdef readonly object arena_array
+
+    # of the hidden states, to check what is run again; None: no check
+    cdef public Sums sums
 
     cdef long _state_nbytes(self) noexcept nogil
     cdef tuple _state_arrays(self, const char *data)

@@ -220,6 +220,8 @@ cdef class Chain:
             spare = self.working
             self.working = self.other
             self.other = spare
+            if self.sums is not None:
+                self.sums.check_at(step, self.working, self._state_nbytes())
         if stop == self.steps:
             memcpy(self.last, self.working, self._state_nbytes())
         return 0
@@ -288,6 +290,12 @@ cdef class Chain:
                     memcpy(self.arena + internal_at
                            + ((begin + i - start) * self.internals + j) * size,
                            self.expanded + (j * (end - begin) + i) * size, size)
+            if self.sums is not None:
+                for i in range(end - begin):
+                    for j in range(self.states):
+                        memcpy(other + j * size,
+                               self.leaving + (j * (end - begin) + i) * size, size)
+                    self.sums.check_at(begin + i + 1, other, self._state_nbytes())
             if end == self.steps:
                 for j in range(self.states):
                     memcpy(self.last + j * size,

@@ -19,6 +19,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "checksum.h"
+
 enum { SPILL_FREE, SPILL_HELD, SPILL_WRITE, SPILL_READ, SPILL_READY };
 enum { SPILL_OK, SPILL_ERRNO, SPILL_SHORT, SPILL_DAMAGED };
 enum { SPILL_MOST = 8, SPILL_EVENTS = 4 };
@@ -60,20 +62,6 @@ static inline double spill_now(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* A sum that every single changed, missing or moved byte changes: each word goes through a bijection
-   of the state. */
-static inline uint64_t spill_sum(const char *data, long nbytes, long step)
-{
-    uint64_t h = 0x9e3779b97f4a7c15u ^ (uint64_t)step;
-    for (long i = 0; i < nbytes; i += 8) {
-        uint64_t word = 0;
-        memcpy(&word, data + i, (size_t)(nbytes - i < 8 ? nbytes - i : 8));
-        h = (h ^ word) * 0xff51afd7ed558ccdu;
-        h ^= h >> 32;
-    }
-    return h;
-}
-
 /* Move all bytes or say why not: SPILL_OK, SPILL_ERRNO (errno is set), SPILL_SHORT. */
 static inline int spill_move(int fd, char *data, size_t count, off_t at, int writing)
 {
@@ -97,12 +85,12 @@ static inline int spill_transfer(spill *s, spill_buffer *b, int writing)
     const off_t at = (off_t)b->record * (off_t)(s->nbytes + (long)sizeof(spill_end));
     spill_end end = {b->step, 0};
     if (writing)
-        end.sum = spill_sum(b->memory, s->nbytes, b->step);
+        end.sum = state_checksum(b->memory, s->nbytes, b->step);
     int fault = spill_move(s->fd, b->memory, (size_t)s->nbytes, at, writing);
     if (fault == SPILL_OK)
         fault = spill_move(s->fd, (char *)&end, sizeof end, at + s->nbytes, writing);
     if (fault == SPILL_OK && !writing &&
-        (end.step != b->step || end.sum != spill_sum(b->memory, s->nbytes, b->step)))
+        (end.step != b->step || end.sum != state_checksum(b->memory, s->nbytes, b->step)))
         fault = SPILL_DAMAGED;
     return fault;
 }
