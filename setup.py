@@ -16,6 +16,8 @@ MODULES = {
     "membptt.kernels._sums": [],
     "membptt.kernels._head": [],
     "membptt.kernels._chain": [],
+    "membptt.kernels._layer": [],
+    "membptt.kernels._stack": [],
     "membptt.executor._executor": [],
     "membptt.executor._spill": [],
     "membptt.executor._lookahead": [],

@@ -29,7 +29,7 @@ if importlib.util.find_spec("membptt.kernels._kernels") is None:
 
 from membptt._version import __version__
 from membptt.baselines.truncated import truncated_bptt
-from membptt.cells import GRU, LSTM, RNN, Cell, Custom
+from membptt.cells import GRU, LSTM, RNN, Cell, Custom, Stack
 from membptt.executor import (
     Executor,
     Result,
@@ -74,6 +74,7 @@ __all__ = [
     "Result",
     "Schedule",
     "SoftmaxHead",
+    "Stack",
     "Stats",
     "Trainer",
     "Units",

@@ -8,12 +8,24 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from membptt.cells import GRU, LSTM, RNN
+from membptt.cells import GRU, LSTM, RNN, Stack
 from membptt.training.corpus import Corpus
 from membptt.training.heads import LinearHead, SoftmaxHead
 from membptt.training.settings import Settings, make_trainer
 
-CELLS = {"rnn": RNN, "lstm": LSTM, "gru": GRU}
+
+def stack(I, H, dtype="float32", seed=0, backend="cython"):  # noqa: E741
+    """Return three layers of different kinds and sizes, the top one with H hidden units."""
+    return Stack(
+        [
+            GRU(I, H + 3, dtype, seed, backend),
+            LSTM(H + 3, 2 * H, dtype, seed + 1, backend),
+            RNN(2 * H, H, dtype, seed + 2, backend),
+        ]
+    )
+
+
+CELLS = {"rnn": RNN, "lstm": LSTM, "gru": GRU, "stack": stack}
 
 
 @dataclass
@@ -30,9 +42,8 @@ class Window:
 
     def on(self, backend):
         """Return the same window with the same parameters on another backend."""
-        cell = type(self.cell)(
-            self.cell.input_size, self.cell.hidden_size, self.cell.dtype, 0, backend
-        )
+        make = stack if isinstance(self.cell, Stack) else type(self.cell)
+        cell = make(self.cell.input_size, self.cell.hidden_size, self.cell.dtype, 0, backend)
         cell.params = self.cell.params
         return Window(cell, self.head, self.inputs, self.state)
 
@@ -66,7 +77,8 @@ def window():
             targets = generator.standard_normal((T, B, V)).astype(dtype)
             bound = LinearHead(H, V, dtype, seed).with_targets(targets)
         state = tuple(
-            (generator.standard_normal((B, H)) / 2).astype(dtype) for _ in network.hidden_names
+            (generator.standard_normal(shape) / 2).astype(dtype)
+            for shape in network.hidden_shapes(B)
         )
         return Window(network, bound, inputs, state)
 

@@ -80,9 +80,10 @@ def truncated_bptt(cell, inputs, head, window, state=None, stride=None):
         for step in range(1, end - begin + 1):
             chain.forward(step - 1, step, (step - 1) * size)
         following = max(0, end + stride - window)
-        if following < end:  # the state that entered a step stands first in its internal state
+        if following < end:  # the state that entered a step is a part of its internal state
             at = (following - begin) * size
-            entering = copies(stored, at, cell.hidden_shapes(batch), cell.dtype)
+            internal = copies(stored, at, cell.internal_shapes(batch), cell.dtype)
+            entering = cell.entering(internal)
         for step in range(end - begin, 0, -1):
             chain.backward(step, (step - 1) * size)
         share, bad, found, last, by_state = chain.finish()

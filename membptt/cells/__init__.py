@@ -5,5 +5,6 @@ from membptt.cells.custom import Custom
 from membptt.cells.gru import GRU
 from membptt.cells.lstm import LSTM
 from membptt.cells.rnn import RNN
+from membptt.cells.stack import Stack
 
-__all__ = ["GRU", "LSTM", "RNN", "Cell", "Custom"]
+__all__ = ["GRU", "LSTM", "RNN", "Cell", "Custom", "Stack"]

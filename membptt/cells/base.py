@@ -80,6 +80,11 @@ class Cell:
         }
 
     @property
+    def kind(self):
+        """The name of the kind of cell, for people."""
+        return type(self).__name__
+
+    @property
     def input_shape(self):
         """The shape of one row of a dense input: (I,)."""
         return (self.input_size,)
@@ -94,6 +99,10 @@ class Cell:
         [B, H] for each of `internal_names`.
         """
         return [(batch, self.hidden_size)] * len(self.internal_names)
+
+    def entering(self, internal):
+        """Return the hidden state that entered the step, from its internal state: it is a part."""
+        return internal[: len(self.hidden_names)]
 
     def hidden_nbytes(self, batch):
         """Return the bytes of one hidden state: what a step passes to the next."""
@@ -131,6 +140,11 @@ class Cell:
             grads["W_x"] += x.T @ da
         grads["W_h"] += h_prev.T @ (da if da_h is None else da_h)
         grads["b"] += namespace(da).sum(da, axis=0)
+
+    def add_by_input(self, dx, da):
+        """Add what this step's deltas give to the derivative by x [B, I], unless that is None."""
+        if dx is not None:
+            dx += da @ self.params["W_x"].T
 
 
 def columns(a, count):

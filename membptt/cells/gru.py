@@ -58,7 +58,7 @@ class GRU(Cell):
         internal = (h_prev, r, z, n, q)
         return self.state_from_internal(internal), internal
 
-    def backward_step(self, x, internal, dstate, grads):
+    def backward_step(self, x, internal, dstate, grads, dx=None):
         """Return the derivative by the entering hidden state; add this step's to `grads`.
 
         Parameters
@@ -71,6 +71,8 @@ class GRU(Cell):
             (dh,), the derivative of the loss by h, [B, H].
         grads : dict of numpy.ndarray
             Like `params`; changed in place.
+        dx : numpy.ndarray, optional
+            [B, I]: the derivative by x is added to it.
 
         Returns
         -------
@@ -87,6 +89,7 @@ class GRU(Cell):
         da = xp.concat((da_r, da_z, da_n), axis=1)  # what multiplies x
         du = xp.concat((da_r, da_z, dq), axis=1)  # what multiplies h_prev
         self.add_gradients(grads, x, h_prev, da, du)
+        self.add_by_input(dx, da)
         grads["b_h"] += xp.sum(dq, axis=0)
         dh_prev = du @ self.params["W_h"].T + dh * z
         return (dh_prev,)

@@ -46,7 +46,7 @@ class LSTM(Cell):
         internal = (h_prev, c_prev, i, f, g, o)
         return self.state_from_internal(internal), internal
 
-    def backward_step(self, x, internal, dstate, grads):
+    def backward_step(self, x, internal, dstate, grads, dx=None):
         """Return the derivative by the entering hidden state; add this step's to `grads`.
 
         Parameters
@@ -59,6 +59,8 @@ class LSTM(Cell):
             (dh, dc), the derivatives of the loss by h and c, each [B, H].
         grads : dict of numpy.ndarray
             Like `params`; changed in place.
+        dx : numpy.ndarray, optional
+            [B, I]: the derivative by x is added to it.
 
         Returns
         -------
@@ -76,6 +78,7 @@ class LSTM(Cell):
         da_o = dh * tanh_c * o * (1 - o)
         da = xp.concat((da_i, da_f, da_g, da_o), axis=1)
         self.add_gradients(grads, x, h_prev, da)
+        self.add_by_input(dx, da)
         dh_prev = da @ self.params["W_h"].T
         dc_prev = dc * f
         return dh_prev, dc_prev

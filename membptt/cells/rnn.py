@@ -38,7 +38,7 @@ class RNN(Cell):
         h = namespace(a).tanh(a)
         return (h,), (h_prev, h)
 
-    def backward_step(self, x, internal, dstate, grads):
+    def backward_step(self, x, internal, dstate, grads, dx=None):
         """Return the derivative by the entering hidden state; add this step's to `grads`.
 
         Parameters
@@ -51,6 +51,8 @@ class RNN(Cell):
             (dh,), the derivative of the loss by h, [B, H].
         grads : dict of numpy.ndarray
             Like `params`; changed in place.
+        dx : numpy.ndarray, optional
+            [B, I]: the derivative by x is added to it.
 
         Returns
         -------
@@ -61,6 +63,7 @@ class RNN(Cell):
         (dh,) = dstate
         da = dh * (1 - h * h)  # tanh'(a) = 1 - tanh²(a)
         self.add_gradients(grads, x, h_prev, da)
+        self.add_by_input(dx, da)
         dh_prev = da @ self.params["W_h"].T
         return (dh_prev,)
 

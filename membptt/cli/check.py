@@ -6,6 +6,7 @@ from argparse import SUPPRESS
 import numpy as np
 
 from membptt.arrays import BACKENDS, to_host, usable
+from membptt.cells import GRU, LSTM, Stack
 from membptt.checks import DTYPES
 from membptt.executor import bptt
 from membptt.executor.executor import HOST_ONLY
@@ -18,6 +19,8 @@ from membptt.training.heads import LinearHead, SoftmaxHead
 from membptt.training.settings import CELLS
 
 BATCH, INPUTS, HIDDEN, OUTPUTS = 3, 4, 7, 5
+STACK = "stack"  # a GRU with an LSTM on it
+KINDS = (*CELLS, STACK)
 LENGTHS = (1, 2, 3, 13)
 
 
@@ -29,7 +32,7 @@ def add_arguments(subparsers):
         description="Compare loss, gradients and last state of every schedule with full BPTT, bit "
         "for bit, and the gradients with central differences in float64. Exit code 1 if one fails.",
     )
-    parser.add_argument("--cell", choices=tuple(CELLS), default=SUPPRESS, help="default: all")
+    parser.add_argument("--cell", choices=KINDS, default=SUPPRESS, help="default: all")
     parser.add_argument(
         "--strategy", choices=tuple(STRATEGIES), default=SUPPRESS, help="default: all"
     )
@@ -47,7 +50,7 @@ def run(args, out):
     int
         The exit code: 0, or 1 if a case failed.
     """
-    cells = [args.cell] if "cell" in args else list(CELLS)
+    cells = [args.cell] if "cell" in args else list(KINDS)
     strategies = [args.strategy] if "strategy" in args else list(STRATEGIES)
     backends = [args.backend]
     if args.backend == "auto":
@@ -109,9 +112,13 @@ def slopes(cell, strategy, backend):
 def problem(cell, backend, dtype, steps, dense):
     """Return a small cell, inputs, a head with targets, and an initial state, all random."""
     generator = np.random.default_rng(steps)
-    model = CELLS[cell](INPUTS, HIDDEN, dtype, seed=steps, backend=backend)
+    if cell == STACK:
+        beneath = GRU(INPUTS, HIDDEN - 2, dtype, steps, backend)
+        model = Stack([beneath, LSTM(HIDDEN - 2, HIDDEN, dtype, steps + 1, backend)])
+    else:
+        model = CELLS[cell](INPUTS, HIDDEN, dtype, seed=steps, backend=backend)
     state = tuple(
-        generator.standard_normal((BATCH, HIDDEN)).astype(dtype) for _ in model.hidden_names
+        generator.standard_normal(shape).astype(dtype) for shape in model.hidden_shapes(BATCH)
     )
     if dense:
         inputs = generator.standard_normal((steps, BATCH, INPUTS)).astype(dtype)

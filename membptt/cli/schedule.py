@@ -4,7 +4,7 @@ import json
 from dataclasses import asdict
 from math import isnan
 
-from membptt.checks import DTYPES
+from membptt.checks import DTYPES, integer
 from membptt.cli.values import real, whole
 from membptt.executor.measure import measure, plan_in_seconds, run_seconds
 from membptt.files import replacing
@@ -17,7 +17,7 @@ from membptt.solver.expand import ExpandCost
 from membptt.solver.strategies import Sizes
 from membptt.training.corpus import Corpus
 from membptt.training.heads import SoftmaxHead
-from membptt.training.settings import CELLS, Settings
+from membptt.training.settings import CELLS, Settings, make_cell
 from membptt.view.curve import curve_table, save_curve
 from membptt.view.svg import draw
 from membptt.view.text import summary, table
@@ -26,7 +26,9 @@ from membptt.view.viewer import page
 LONGEST_RUN = 30  # seconds; a schedule that is predicted to take longer is not run by --measure
 
 # What a budget in bytes is counted with; the same defaults as `membptt train`.
-CELL_DEFAULTS = {name: getattr(Settings, name) for name in ("cell", "hidden", "batch", "dtype")}
+CELL_DEFAULTS = {
+    name: getattr(Settings, name) for name in ("cell", "hidden", "layers", "batch", "dtype")
+}
 
 
 def add_arguments(subparsers):
@@ -60,6 +62,7 @@ def add_arguments(subparsers):
     sizes = parser.add_argument_group("what bytes are counted with, unless --units or --alpha")
     sizes.add_argument("--cell", choices=tuple(CELLS), help="kind of cell (lstm)")
     sizes.add_argument("--hidden", type=whole, help="hidden size (256)")
+    sizes.add_argument("--layers", type=whole, help="layers on one another (1)")
     sizes.add_argument("--batch", type=whole, help="sequences side by side (16)")
     sizes.add_argument("--dtype", choices=DTYPES, help="of the states (float32)")
     parser.add_argument("--strategy", choices=tuple(STRATEGIES), default="optimal")
@@ -234,9 +237,8 @@ class Timed:
             option = "--units" if args.units is not None else "--alpha"
             raise ValueError(f"--measure was given with {option}; give --memory, and a cell")
         outputs = len(Corpus.default().alphabet)
-        small = sizes["cell"]
-        self.cell = type(small)(outputs, small.hidden_size, small.dtype)
-        self.head = SoftmaxHead(small.hidden_size, outputs, small.dtype)
+        self.cell = asked_cell(args, outputs)
+        self.head = SoftmaxHead(self.cell.hidden_size, outputs, self.cell.dtype)
         self.batch = sizes["batch"]
         self.times = measure(self.cell, self.head, self.batch)
         self.in_seconds = False
@@ -300,10 +302,19 @@ def counted_with(args):
         return {"alpha": 1 if args.alpha is None else args.alpha}
     if args.alpha is not None:
         raise ValueError(f"--alpha is {args.alpha} with --memory; leave it out: the cell fixes it")
-    given = {name: CELL_DEFAULTS[name] if value is None else value for name, value in given.items()}
     # The input size does not matter to the size of the states.
-    cell = CELLS[given["cell"]](1, given["hidden"], given["dtype"])
-    return {"cell": cell, "batch": given["batch"]}
+    batch = CELL_DEFAULTS["batch"] if args.batch is None else args.batch
+    return {"cell": asked_cell(args, inputs=1), "batch": batch}
+
+
+def asked_cell(args, inputs):
+    """Return the cell that the arguments ask for, with so many inputs."""
+    names = "cell", "hidden", "layers", "dtype"
+    given = {name: getattr(args, name) for name in names}
+    kind, hidden, layers, dtype = (
+        CELL_DEFAULTS[name] if value is None else value for name, value in given.items()
+    )
+    return make_cell(kind, inputs, hidden, integer("--layers", layers, minimum=1), dtype)
 
 
 def report(planned):

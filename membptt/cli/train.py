@@ -51,6 +51,7 @@ def add_arguments(subparsers):
     add("--steps", type=whole, metavar="T", help=f"steps of a window ({default('steps')})")
     add("--batch", type=whole, metavar="B", help=f"windows side by side ({default('batch')})")
     add("--hidden", type=whole, metavar="H", help=f"hidden units ({default('hidden')})")
+    add("--layers", type=whole, metavar="N", help=f"on one another ({default('layers')})")
     add("--cell", choices=tuple(CELLS), help=f"kind of network ({default('cell')})")
     add("--strategy", choices=tuple(STRATEGIES), help=f"of schedules ({default('strategy')})")
     add(
@@ -251,9 +252,10 @@ def show(report, as_json, out):
 def describe(settings, trainer):
     """Return one line about what is going to be trained."""
     corpus = trainer.corpus
+    layers = f", {settings.layers} layers," if settings.layers > 1 else ""
     return (
         f"{corpus.name}: {len(corpus.tokens):,} characters, {len(corpus.alphabet)} distinct; "
-        f"{settings.cell} {settings.hidden} on {settings.batch} x {settings.steps} steps, "
+        f"{settings.cell} {settings.hidden}{layers} on {settings.batch} x {settings.steps} steps, "
         f"{settings.dtype}, {settings.backend}; strategy {settings.strategy}, budget "
         f"{format_bytes(trainer.schedule.budget)}"
     )

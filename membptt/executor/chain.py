@@ -2,7 +2,8 @@
 
 import membptt.cells as cells
 from membptt.executor.plain import PlainChain
-from membptt.kernels._chain import GRUChain, LSTMChain, RNNChain
+from membptt.kernels._layer import GRUChain, LSTMChain, RNNChain
+from membptt.kernels._stack import StackChain
 
 COMPILED = {"RNN": RNNChain, "LSTM": LSTMChain, "GRU": GRUChain}
 
@@ -14,15 +15,30 @@ class NoHead:
     params: dict = {}  # noqa: RUF012 - it stays empty
 
 
-def make_chain(cell, head, steps, batch, ledger=None):
-    """Return the chain of the cell's backend; on a device it writes down what it holds there."""
+def make_chain(cell, head, steps, batch, ledger=None, isa=None):
+    """Return the chain of the cell's backend.
+
+    On a device it writes into `ledger` what it holds there; `isa` names an instruction set of the
+    compiled kernels, by default the best that the processor has.
+    """
     if cell.backend != "cython":
         return PlainChain(cell, head, steps, batch, ledger)
+    if type(cell) is not cells.Stack:
+        return compiled(cell)(cell, head, steps, batch, isa)
+    layers = [None]
+    for layer in cell.layers:
+        bound = head if layer is cell.layers[-1] else None
+        layers.append(compiled(layer)(layer, bound, steps, batch, isa, layers[-1]))
+    return StackChain(cell, layers[1:])
+
+
+def compiled(cell):
+    """Return the compiled chain of a cell of one layer."""
     name = type(cell).__name__
     # A subclass may compute something else than its base, whatever it is called.
     if name not in COMPILED or type(cell) is not getattr(cells, name):
         raise ValueError(f'backend is "cython", and {name} has no compiled kernels; give "numpy"')
-    return COMPILED[name](cell, head, steps, batch)
+    return COMPILED[name]
 
 
 def device_peak(chain):

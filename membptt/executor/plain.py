@@ -118,7 +118,9 @@ class PlainChain:
             self.working = self.initial
         elif source == LEAVING:
             self.working = self.cell.state_from_internal(self.internal(at))
-        else:  # a hidden state, or the first part of an internal state, which entered its step
+        elif source == ENTERING:
+            self.working = tuple(a.copy() for a in self.cell.entering(self.internal(at)))
+        else:
             self.working = tuple(array.copy() for array in self.views(at, self.hidden_shapes))
 
     def forward(self, start, stop, internal_at=-1):

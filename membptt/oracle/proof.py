@@ -158,7 +158,7 @@ def on_network(schedule, cell, batch):
     same = ran.loss == full.loss and all(
         ran.grads[name].tobytes() == value.tobytes() for name, value in full.grads.items()
     )
-    name = f"{type(cell).__name__} with {cell.hidden_size} hidden units"
+    name = f"{cell.kind} with {cell.hidden_size} hidden units"
     return name, ran.stats.forward_steps, same
 
 

@@ -3,7 +3,7 @@
 import tempfile
 from dataclasses import asdict, dataclass, fields
 
-from membptt.cells import GRU, LSTM, RNN
+from membptt.cells import GRU, LSTM, RNN, Stack
 from membptt.checks import integer
 from membptt.executor import disk_schedule, expand_schedule
 from membptt.schedules import schedule
@@ -43,7 +43,7 @@ class Settings:
         Path of the text; None for the one that comes with Python.
     memory : str or int or None
         Budget in bytes; None for 2 MiB, or with strategy "full" for all that it needs.
-    steps, batch, hidden : int
+    steps, batch, hidden, layers : int
     cell, strategy, backend, dtype : str
     updates : int
         How many updates the training has in all.
@@ -73,6 +73,7 @@ class Settings:
     steps: int = 1000
     batch: int = 16
     hidden: int = 256
+    layers: int = 1
     cell: str = "lstm"
     strategy: str = "optimal"
     updates: int = 160
@@ -97,7 +98,7 @@ class Settings:
                 raise ValueError(
                     f"{name} is {getattr(self, name)!r}; give one of {', '.join(known)}"
                 )
-        for name in ("steps", "batch", "hidden", "updates"):
+        for name in ("steps", "batch", "hidden", "layers", "updates"):
             integer(name, getattr(self, name), minimum=1)
         for name, (other, values, usual) in DEPENDENT.items():
             chosen, value = getattr(self, other), getattr(self, name)
@@ -168,7 +169,15 @@ def load_corpus(settings):
 def make_trainer(settings, corpus, meter=None):
     """Return a `Trainer` before its first update; a `PeakMeter` sees all that it allocates."""
     size, seed = len(corpus.alphabet), settings.seed
-    cell = CELLS[settings.cell](size, settings.hidden, settings.dtype, seed, settings.backend)
+    cell = make_cell(
+        settings.cell,
+        size,
+        settings.hidden,
+        settings.layers,
+        settings.dtype,
+        seed,
+        settings.backend,
+    )
     memory = budget(settings, cell)
     if settings.strategy == "disk":
         disk = settings.disk or tempfile.gettempdir()
@@ -184,6 +193,16 @@ def make_trainer(settings, corpus, meter=None):
     head = SoftmaxHead(settings.hidden, size, settings.dtype, seed, settings.backend)
     optimizer = make_optimizer(settings, all_params(cell, head))
     return Trainer(cell, head, plan, corpus, optimizer, settings.batch, settings.clip, meter, disk)
+
+
+def make_cell(kind, inputs, hidden, layers=1, dtype="float32", seed=0, backend="cython"):
+    """Return a cell of this kind, or as many layers of it on one another, seeded one by one."""
+    sizes = [inputs] + [hidden] * layers
+    cells = [
+        CELLS[kind](size, hidden, dtype, seed + number, backend)
+        for number, size in enumerate(sizes[:-1])
+    ]
+    return cells[0] if layers == 1 else Stack(cells)
 
 
 def make_optimizer(settings, params):

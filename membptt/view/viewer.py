@@ -216,8 +216,7 @@ def about(schedule, cell, batch, command):
     ]
     if cell is not None:
         parts.append(
-            f"{type(cell).__name__}, {cell.hidden_size} hidden units, {cell.dtype.name}, batch "
-            f"{batch}."
+            f"{cell.kind}, {cell.hidden_size} hidden units, {cell.dtype.name}, batch {batch}."
         )
     text = escape(" ".join(parts))
     if command is not None:

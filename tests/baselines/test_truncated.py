@@ -43,7 +43,7 @@ def frozen(one, window, stride):
 
 
 @pytest.mark.parametrize("backend", ["numpy", "cython"])
-@pytest.mark.parametrize("cell", ["rnn", "lstm", "gru"])
+@pytest.mark.parametrize("cell", ["rnn", "lstm", "gru", "stack"])
 @pytest.mark.parametrize(("back", "stride"), [(1, 1), (4, 4), (4, 1), (5, 3), (6, 2), (20, 3)])
 def test_each_window_with_its_entering_state_fixed(window, cell, back, stride, backend):
     one = window(cell, T=T, dtype="float64", backend=backend)

@@ -389,3 +389,22 @@ def test_nobody_reads_the_report(text):
     assert process.returncode == 0
     assert "Traceback" not in process.stderr
     assert "Broken" not in process.stderr
+
+
+def test_layers_on_one_another(text, capsys, tmp_path):
+    """Trained inside the budget, saved, and resumed to the same bits."""
+    path = str(tmp_path / "model.npz")
+    common = ["--text", text, "--steps", "40", "--batch", "3", "--hidden", "9", "--memory", "9KiB"]
+    common += ["--layers", "2", "--cell", "gru"]
+
+    def report(*more):
+        assert main(["train", *common, "--json", *more]) == 0
+        return json.loads(capsys.readouterr().out.splitlines()[-1])
+
+    whole = report("--updates", "4")
+    report("--updates", "2", "--save", path)
+    resumed = report("--updates", "4", "--resume", path)
+    assert resumed["parameters_sha256"] == whole["parameters_sha256"]
+    assert whole["arena_peak_bytes"] <= 9 * 1024 < whole["full_bytes"]
+    assert main(["train", "--layers", "0"]) == 2
+    assert "layers is 0; give at least 1" in capsys.readouterr().err

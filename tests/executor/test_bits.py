@@ -53,7 +53,7 @@ def check(case, bits, schedule, wanted, **options):
 @pytest.mark.parametrize("backend", ["numpy", "cython"])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("size", SIZES, ids=str)
-@pytest.mark.parametrize("cell", ["rnn", "lstm", "gru"])
+@pytest.mark.parametrize("cell", ["rnn", "lstm", "gru", "stack"])
 def test_bits_do_not_depend_on_strategy_or_budget(window, bits, cell, size, dtype, backend):
     steps, batch, hidden = size
     tokens, head = ((True, "softmax"), (False, "linear"))[steps % 2]
@@ -69,7 +69,7 @@ def test_bits_do_not_depend_on_strategy_or_budget(window, bits, cell, size, dtyp
     assert ran >= len(STRATEGIES)
 
 
-@pytest.mark.parametrize("cell", ["rnn", "lstm", "gru"])
+@pytest.mark.parametrize("cell", ["rnn", "lstm", "gru", "stack"])
 @pytest.mark.parametrize("tokens, head", [(True, "softmax"), (False, "linear")])
 def test_bits_do_not_depend_on_the_number_of_threads(window, bits, cell, tokens, head):
     case = window(cell, 25, 16, 9, 100, 70, tokens=tokens, head=head)
@@ -80,7 +80,7 @@ def test_bits_do_not_depend_on_the_number_of_threads(window, bits, cell, tokens,
         assert bits(result) == wanted
 
 
-@pytest.mark.parametrize("cell", ["rnn", "lstm", "gru"])
+@pytest.mark.parametrize("cell", ["rnn", "lstm", "gru", "stack"])
 def test_the_readable_executor_and_the_compiled_one_are_twins(window, bits, cell):
     case = window(cell, 31, 3)
     for strategy in STRATEGIES:
@@ -105,7 +105,7 @@ def test_the_readable_executor_and_the_compiled_one_are_twins(window, bits, cell
 def test_random_networks_and_budgets(window, bits, data):
     steps, batch, hidden = (data.draw(st.integers(1, n)) for n in (40, 9, 40))
     case = window(
-        data.draw(st.sampled_from(["rnn", "lstm", "gru"])),
+        data.draw(st.sampled_from(["rnn", "lstm", "gru", "stack"])),
         steps,
         batch,
         4,

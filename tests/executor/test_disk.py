@@ -24,7 +24,7 @@ def plan(case, budget=None, interval=None):
 
 
 @pytest.mark.parametrize("backend", ["numpy", "cython"])
-@pytest.mark.parametrize("cell", ["rnn", "lstm", "gru"])
+@pytest.mark.parametrize("cell", ["rnn", "lstm", "gru", "stack"])
 @pytest.mark.parametrize("size", [(1, 1, 3), (2, 1, 3), (3, 2, 5), (10, 2, 5), (53, 3, 8)], ids=str)
 def test_bits_budget_and_trace(window, bits, tmp_path, cell, size, backend):
     steps, batch, hidden = size

@@ -28,7 +28,7 @@ def hand_made(steps, hidden, internal):
 @pytest.mark.parametrize(("steps", "batch", "hidden"), [(41, 1, 37), (23, 3, 8), (14, 40, 33)])
 @pytest.mark.parametrize("backend", ["numpy", "cython"])
 @pytest.mark.parametrize("tokens", [True, False])
-@pytest.mark.parametrize("cell", ["rnn", "lstm", "gru"])
+@pytest.mark.parametrize("cell", ["rnn", "lstm", "gru", "stack"])
 def test_every_loop_gives_the_bits_of_full_bptt(
     window, bits, cell, tokens, backend, steps, batch, hidden
 ):

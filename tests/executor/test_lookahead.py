@@ -14,7 +14,7 @@ def plan(case, budget):
 
 
 @pytest.mark.parametrize("backend", ["numpy", "cython"])
-@pytest.mark.parametrize("cell", ["rnn", "lstm", "gru"])
+@pytest.mark.parametrize("cell", ["rnn", "lstm", "gru", "stack"])
 @pytest.mark.parametrize("size", [(2, 1, 3), (7, 2, 5), (53, 3, 8), (200, 1, 33)], ids=str)
 def test_bits_budget_and_trace(window, bits, cell, size, backend):
     steps, batch, hidden = size

@@ -40,7 +40,7 @@ def online_steps(steps, units):
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize("cell", ["rnn", "lstm", "gru"])
+@pytest.mark.parametrize("cell", ["rnn", "lstm", "stack"])
 @pytest.mark.parametrize("tokens, head", [(True, "softmax"), (False, "linear")])
 def test_every_end_has_the_bits_of_full_bptt(window, bits, cell, backend, tokens, head):
     for steps in range(1, 61):

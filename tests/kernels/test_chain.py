@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from membptt.executor.chain import COMPILED
+from membptt.executor.chain import make_chain
 from membptt.executor.plain import PlainChain
 from membptt.kernels import _kernels
 
@@ -40,15 +40,14 @@ def run_chain(chain, window):
 
 
 def compiled(window, isa=None):
-    kind = COMPILED[type(window.cell).__name__]
-    return kind(window.cell, window.head, len(window.inputs), window.inputs.shape[1], isa)
+    return make_chain(window.cell, window.head, *window.inputs.shape[:2], isa=isa)
 
 
 @pytest.mark.parametrize("isa", _kernels.available())
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("tokens, head", [(True, "softmax"), (False, "linear")])
-@pytest.mark.parametrize("cell", ["rnn", "lstm", "gru"])
+@pytest.mark.parametrize("cell", ["rnn", "lstm", "gru", "stack"])
 def test_compiled_agrees_with_plain(window, cell, tokens, head, dtype, shape, isa):
     T, B, I, H, V = shape  # noqa: E741
     case = window(cell, T, B, I, H, V, dtype, tokens=tokens, head=head, seed=T + H)
@@ -61,7 +60,7 @@ def test_compiled_agrees_with_plain(window, cell, tokens, head, dtype, shape, is
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize("cell", ["rnn", "lstm", "gru"])
+@pytest.mark.parametrize("cell", ["rnn", "lstm", "gru", "stack"])
 @pytest.mark.parametrize("tokens, head", [(True, "softmax"), (False, "linear")])
 def test_clones_that_fuse_agree_to_the_bit(window, cell, dtype, tokens, head):
     fused = [isa for isa in _kernels.available() if isa != "portable"]
@@ -73,7 +72,7 @@ def test_clones_that_fuse_agree_to_the_bit(window, cell, dtype, tokens, head):
         assert second[name].tobytes() == wanted.tobytes(), name
 
 
-@pytest.mark.parametrize("cell", ["rnn", "lstm", "gru"])
+@pytest.mark.parametrize("cell", ["rnn", "lstm", "gru", "stack"])
 @pytest.mark.parametrize("tokens", [True, False])
 def test_a_row_has_the_same_bits_alone_and_in_a_batch(window, cell, tokens):
     case = window(cell, 9, 11, 6, 37, 5, tokens=tokens)

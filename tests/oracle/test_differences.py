@@ -19,7 +19,7 @@ def test_cells_pass_far_below_the_tolerance(kind, backend):
 
 
 @pytest.mark.parametrize("backend", ["numpy", "cython"])
-@pytest.mark.parametrize("cell", ["rnn", "lstm", "gru"])
+@pytest.mark.parametrize("cell", ["rnn", "lstm", "gru", "stack"])
 @pytest.mark.parametrize("head", ["softmax", "linear"])
 def test_heads_pass(window, cell, head, backend):
     case = window(cell, head=head, backend=backend)

@@ -29,7 +29,7 @@ def by_hand(window):
 
 
 @pytest.mark.parametrize("backend, tolerance", [("numpy", 0), ("cython", 1e-12)])
-@pytest.mark.parametrize("cell", ["rnn", "lstm", "gru"])
+@pytest.mark.parametrize("cell", ["rnn", "lstm", "gru", "stack"])
 @pytest.mark.parametrize("tokens, head", [(True, "softmax"), (False, "linear")])
 def test_full_bptt_is_two_loops(window, cell, tokens, head, backend, tolerance):
     case = window(cell, 11, 3, 5, 8, 7, "float64", backend, tokens, head)

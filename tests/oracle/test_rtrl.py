@@ -24,7 +24,7 @@ def same(one, other, tolerance=1e-10):
 
 @pytest.mark.parametrize("backend", ["numpy", "cython"])
 @pytest.mark.parametrize(("tokens", "head"), [(True, "softmax"), (False, "linear")])
-@pytest.mark.parametrize("cell", ["rnn", "lstm", "gru"])
+@pytest.mark.parametrize("cell", ["rnn", "lstm", "gru", "stack"])
 def test_equals_full_bptt(window, cell, tokens, head, backend):
     one = window(cell, T=7, dtype="float64", backend=backend, tokens=tokens, head=head)
     found = rtrl(*one.arguments(), one.state)

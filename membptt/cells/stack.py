@@ -1,0 +1,271 @@
+"""Layers on one another: all of them together are one step of the chain.
+
+    layer 0 reads x_t, layer l > 0 reads the h_t of the layer beneath; the head reads the top one's
+
+The states of the layers stand side by side, the top layer first, since a head reads the first array
+of a state; their sizes add. Forward goes from layer 0 up; backward from the top down, where a layer
+passes dx = da W_xᵀ to the dh of the layer beneath.
+"""
+
+import copy
+from collections.abc import MutableMapping
+from types import SimpleNamespace
+
+import numpy as np
+
+from membptt.arrays import namespace
+from membptt.cells.base import Cell
+from membptt.cells.custom import Custom
+
+
+class Stack(Cell):
+    """Several cells on one another, as one cell.
+
+    Parameters
+    ----------
+    layers : sequence of Cell
+        Layer 0 first: the one that reads the inputs. Of any mix of kinds; each reads as many
+        numbers as the one beneath has hidden units. Only layer 0 may be a `Custom`.
+
+    Attributes
+    ----------
+    params : dict of array
+        Those of every layer, ``"0.W_x"`` for ``W_x`` of layer 0. They are the layers' own arrays.
+    hidden_names : tuple of str
+        ``("h1", "c1", "h0", "c0")`` for two LSTM layers: the top layer first.
+
+    Raises
+    ------
+    ValueError, TypeError
+        If a layer is no cell, or the sizes, dtypes or backends do not fit.
+
+    Examples
+    --------
+    >>> import membptt as mb
+    >>> stack = mb.Stack([mb.GRU(10, 16, seed=0), mb.LSTM(16, 8, seed=1)])
+    >>> stack.hidden_names, stack.hidden_nbytes(1), stack.internal_nbytes(1)
+    (('h1', 'c1', 'h0'), 128, 512)
+    """
+
+    def __init__(self, layers):
+        layers = list(layers)
+        check_layers(layers)
+        self.input_size = layers[0].input_size
+        self.hidden_size, self.gates = layers[-1].hidden_size, layers[-1].gates
+        self.params = {
+            f"{number}.{name}": value
+            for number, layer in enumerate(layers)
+            for name, value in layer.params.items()
+        }
+        self.layers = layers
+        self.own_layers()
+        self.hidden_names = self.names("hidden_names")
+        self.internal_names = self.names("internal_names")
+
+    def own_layers(self):
+        """Have copies of the layers that find their parameters in `params`."""
+        self.layers = [copy.copy(layer) for layer in self.layers]
+        for number, layer in enumerate(self.layers):
+            layer.params = Within(self, number)
+
+    def __copy__(self):
+        """Return a stack with the same `params`, and layers of its own."""
+        other = object.__new__(type(self))
+        other.__dict__.update(self.__dict__)
+        other.own_layers()
+        return other
+
+    def __repr__(self):
+        return f"Stack([{', '.join(map(repr, self.layers))}])"
+
+    @property
+    def dtype(self):
+        """Of the parameters and states of every layer."""
+        return self.layers[0].dtype
+
+    @dtype.setter
+    def dtype(self, value):
+        for layer in self.layers:
+            layer.dtype = value
+
+    @property
+    def backend(self):
+        """Which code runs every layer."""
+        return self.layers[0].backend
+
+    @backend.setter
+    def backend(self, value):
+        for layer in self.layers:
+            layer.backend = value
+
+    @property
+    def kind(self):
+        """The names of the layers' kinds, layer 0 first."""
+        return " + ".join(layer.kind for layer in self.layers)
+
+    def names(self, of):
+        """Return the names of all layers' arrays, the top layer's first."""
+        return tuple(
+            f"{name}{number}"
+            for number in reversed(range(len(self.layers)))
+            for name in getattr(self.layers[number], of)
+        )
+
+    @property
+    def input_shape(self):
+        """The shape of one row of a dense input: layer 0's."""
+        return self.layers[0].input_shape
+
+    def param_shapes(self):
+        """Return the shape of each parameter by its name."""
+        return {
+            f"{number}.{name}": shape
+            for number, layer in enumerate(self.layers)
+            for name, shape in layer.param_shapes().items()
+        }
+
+    def hidden_shapes(self, batch):
+        """Return the shape of each array of a hidden state, the top layer's first."""
+        return [shape for layer in self.layers[::-1] for shape in layer.hidden_shapes(batch)]
+
+    def internal_shapes(self, batch):
+        """Return the shape of each array of an internal state, the top layer's first."""
+        return [shape for layer in self.layers[::-1] for shape in layer.internal_shapes(batch)]
+
+    def forward_step(self, x, state):
+        """Return the hidden state after this step, and its internal state.
+
+        Parameters
+        ----------
+        x : numpy.ndarray
+            As layer 0 takes it.
+        state : tuple of arrays
+            As `hidden_names`.
+
+        Returns
+        -------
+        state, internal : tuple of arrays
+            As `hidden_names` and `internal_names`.
+        """
+        states, internals = [], []
+        for layer, before in zip(self.layers, self.parts(state, "hidden_names"), strict=True):
+            after, internal = layer.forward_step(x, before)
+            states.append(after)
+            internals.append(internal)
+            x = after[0]
+        return joined(states), joined(internals)
+
+    def backward_step(self, x, internal, dstate, grads, dx=None):
+        """Return the derivative by the entering hidden state; add this step's to `grads`.
+
+        Parameters
+        ----------
+        x, internal, dstate : array, tuples of arrays
+            As in `forward_step`; `dstate` by the hidden state after the step.
+        grads : dict of array
+            Like `params`; changed in place.
+        dx : array, optional
+            The derivative by x is added to it.
+
+        Returns
+        -------
+        tuple of arrays
+            As `hidden_names`.
+        """
+        internals = self.parts(internal, "internal_names")
+        dstates = self.parts(dstate, "hidden_names")
+        inputs = [x]
+        for layer, of_layer in zip(self.layers[:-1], internals, strict=False):
+            inputs.append(layer.state_from_internal(of_layer)[0])
+        for number in reversed(range(len(self.layers))):
+            layer, own = self.layers[number], Within(SimpleNamespace(params=grads), number)
+            by_input = dx if number == 0 else namespace(dstate[0]).zeros_like(inputs[number])
+            # A user's own cell gives no derivative by its input.
+            more = {} if by_input is None else {"dx": by_input}
+            dstates[number] = layer.backward_step(
+                inputs[number], internals[number], dstates[number], own, **more
+            )
+            if number > 0:
+                dh, *others = dstates[number - 1]
+                dstates[number - 1] = (dh + by_input, *others)
+        return joined(dstates)
+
+    def state_from_internal(self, internal):
+        """Return the hidden state after the step, from its internal state: no product."""
+        internals = self.parts(internal, "internal_names")
+        return joined(
+            [
+                layer.state_from_internal(own)
+                for layer, own in zip(self.layers, internals, strict=True)
+            ]
+        )
+
+    def entering(self, internal):
+        """Return the hidden state that entered the step, from its internal state."""
+        internals = self.parts(internal, "internal_names")
+        return joined(
+            [layer.entering(own) for layer, own in zip(self.layers, internals, strict=True)]
+        )
+
+    def parts(self, arrays, of):
+        """Return the arrays of each layer, layer 0 first, from those of all."""
+        found, end = [], len(arrays)
+        for layer in self.layers:
+            begin = end - len(getattr(layer, of))
+            found.append(tuple(arrays[begin:end]))
+            end = begin
+        return found
+
+
+def joined(parts):
+    """Return the arrays of all layers, the top layer's first."""
+    return tuple(array for part in reversed(parts) for array in part)
+
+
+class Within(MutableMapping):
+    """The entries of one layer in the `params` of all layers, by the layer's own names."""
+
+    def __init__(self, owner, number):
+        self.owner, self.prefix = owner, f"{number}."
+
+    def __getitem__(self, name):
+        return self.owner.params[self.prefix + name]
+
+    def __setitem__(self, name, value):
+        self.owner.params[self.prefix + name] = value
+
+    def __delitem__(self, name):
+        del self.owner.params[self.prefix + name]
+
+    def __iter__(self):
+        size = len(self.prefix)
+        return (name[size:] for name in self.owner.params if name.startswith(self.prefix))
+
+    def __len__(self):
+        return sum(1 for _ in self)
+
+
+def check_layers(layers):
+    """Raise unless the layers can stand on one another."""
+    if not layers:
+        raise ValueError("layers is empty; give at least one cell")
+    for number, layer in enumerate(layers):
+        if not isinstance(layer, Cell) or isinstance(layer, Stack):
+            raise TypeError(f"layer {number} is {layer!r}; give a cell such as mb.LSTM(...)")
+        for name in ("dtype", "backend"):
+            mine, first = getattr(layer, name), getattr(layers[0], name)
+            if mine != first:
+                raise ValueError(f"layer {number} has {name} {mine}, layer 0 {first}; give one")
+        if number == 0:
+            continue
+        if isinstance(layer, Custom):
+            raise ValueError(
+                f"layer {number} is a Custom, whose backward gives no derivative by its input; it "
+                "can only be layer 0"
+            )
+        width = layers[number - 1].hidden_shapes(1)[0][1:]
+        if width != (layer.input_size,):
+            raise ValueError(
+                f"layer {number} has input_size {layer.input_size}, the layer beneath gives "
+                f"{' x '.join(map(str, np.atleast_1d(width)))}; give the same"
+            )
