@@ -39,6 +39,7 @@ from membptt.executor import (
     disk_schedule,
     expand_schedule,
 )
+from membptt.interchange import from_torch, load_params, save_params, to_torch
 from membptt.memory import Units, parse_bytes
 from membptt.oracle.differences import check_gradients, check_step
 from membptt.oracle.full import full_bptt
@@ -86,9 +87,13 @@ __all__ = [
     "disk_schedule",
     "expand_schedule",
     "forward_steps",
+    "from_torch",
     "full_bptt",
+    "load_params",
     "parse_bytes",
     "rtrl",
+    "save_params",
     "schedule",
+    "to_torch",
     "truncated_bptt",
 ]

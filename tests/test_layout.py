@@ -15,6 +15,7 @@ ORDER = [
     "feed",
     "files",
     "cells",
+    "interchange",
     "kernels",
     "solver",
     "schedules",

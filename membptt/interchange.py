@@ -1,0 +1,229 @@
+"""Weights to and from elsewhere: PyTorch's layout, and files of arrays.
+
+PyTorch keeps weights transposed, ``weight_ih_l0`` [G H, I] and ``weight_hh_l0`` [G H, H], and two
+biases that it adds. The gates of its LSTM come in our order i, f, g, o, those of its GRU in our
+order r, z, n. So
+
+    W_x = weight_ihᵀ     W_h = weight_hhᵀ     b = bias_ih + bias_hh
+
+but for gate n of the GRU, where bias_hh stands inside r ∘ (...): it is our b_h. PyTorch itself is
+not needed: dicts of arrays go in and come out.
+
+Files are .npz or .safetensors by their ending; neither can run code when it is read.
+"""
+
+import os
+import zipfile
+
+import numpy as np
+
+from membptt.arrays import from_host, namespace, to_host
+from membptt.cells import GRU, LSTM, RNN, Stack
+from membptt.files import replacing
+
+KINDS = {1: RNN, 3: GRU, 4: LSTM}  # by the number of gates
+
+
+def to_torch(cell):
+    """Return a cell's parameters as ``state_dict`` of the PyTorch module has them.
+
+    Parameters
+    ----------
+    cell : RNN, GRU, LSTM, or a Stack of one of them with layers of one size
+
+    Returns
+    -------
+    dict of numpy.ndarray
+        ``weight_ih_l0`` and so on; for ``module.load_state_dict`` after ``torch.from_numpy`` of
+        each. All of b is in ``bias_ih``.
+
+    Raises
+    ------
+    ValueError
+        If PyTorch has no such module.
+
+    Examples
+    --------
+    >>> import membptt as mb
+    >>> {name: array.shape for name, array in mb.to_torch(mb.GRU(5, 2)).items()}
+    {'weight_ih_l0': (6, 5), 'weight_hh_l0': (6, 2), 'bias_ih_l0': (6,), 'bias_hh_l0': (6,)}
+    """
+    layers = cell.layers if isinstance(cell, Stack) else [cell]
+    if len({(type(layer), layer.hidden_size) for layer in layers}) > 1:
+        raise ValueError(f"cell is {cell!r}; PyTorch's layers are of one kind and one size")
+    if type(layers[0]) not in KINDS.values():
+        raise ValueError(f"cell is {cell!r}; give an RNN, GRU or LSTM, or a Stack of one of them")
+    found = {}
+    for number, layer in enumerate(layers):
+        p = {name: to_host(value) for name, value in layer.params.items()}
+        inside = np.zeros_like(p["b"])
+        if type(layer) is GRU:
+            inside[2 * layer.hidden_size :] = p["b_h"]
+        found |= {
+            f"weight_ih_l{number}": np.ascontiguousarray(p["W_x"].T),
+            f"weight_hh_l{number}": np.ascontiguousarray(p["W_h"].T),
+            f"bias_ih_l{number}": p["b"].copy(),
+            f"bias_hh_l{number}": inside,
+        }
+    return found
+
+
+def from_torch(state_dict, backend="cython"):
+    """Return the cell with the weights of a PyTorch ``nn.RNN`` (tanh), ``nn.GRU`` or ``nn.LSTM``.
+
+    Parameters
+    ----------
+    state_dict : dict of torch.Tensor or numpy.ndarray
+        ``module.state_dict()``. The kind is told by the number of gates; an ``nn.RNN`` with
+        nonlinearity "relu" looks the same and is not the same.
+    backend : {"cython", "numpy", "cupy"}
+
+    Returns
+    -------
+    RNN, GRU, LSTM or Stack
+        A Stack if there is more than one layer.
+
+    Raises
+    ------
+    ValueError
+        If an entry is missing or of another shape, or the module is bidirectional or projects.
+    """
+    given = {name: on_host(value) for name, value in state_dict.items()}
+    layers = []
+    while f"weight_ih_l{len(layers)}" in given:
+        layers.append(layer_from_torch(given, len(layers), backend))
+    if not layers:
+        raise ValueError(
+            "state_dict has no weight_ih_l0; give that of an nn.RNN, nn.GRU or nn.LSTM: "
+            "module.state_dict()"
+        )
+    if given:
+        raise ValueError(
+            f"state_dict has {min(given)}, which no layer here has (one direction, no projection)"
+        )
+    return layers[0] if len(layers) == 1 else Stack(layers)
+
+
+def on_host(value):
+    """Return an array of NumPy's: a tensor of PyTorch's is taken from wherever it is."""
+    return value.detach().cpu().numpy() if hasattr(value, "detach") else to_host(value)
+
+
+def layer_from_torch(given, number, backend):
+    """Return one layer, and take its entries out of `given`."""
+    names = [f"{name}_l{number}" for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")]
+    weight_ih = given.pop(names[0])
+    weight_hh = given.pop(names[1], None)
+    if weight_hh is None or weight_hh.ndim != 2 or weight_ih.ndim != 2:
+        raise ValueError(f"state_dict has {names[0]} without a matrix {names[1]}; give both")
+    rows, hidden = weight_hh.shape
+    if rows % hidden or rows // hidden not in KINDS or len(weight_ih) != rows:
+        raise ValueError(
+            f"{names[0]} has shape {weight_ih.shape} and {names[1]} {weight_hh.shape}; give "
+            "[G H, I] and [G H, H] with G 1, 3 or 4 gates"
+        )
+    biases = [given.pop(name, np.zeros(rows, weight_ih.dtype)) for name in names[2:]]
+    for name, bias in zip(names[2:], biases, strict=True):
+        if bias.shape != (rows,):
+            raise ValueError(f"{name} has shape {bias.shape}; give ({rows},)")
+    kind = KINDS[rows // hidden]
+    layer = kind(weight_ih.shape[1], hidden, weight_ih.dtype.name, backend=backend)
+    params = {"W_x": weight_ih.T, "W_h": weight_hh.T, "b": biases[0] + biases[1]}
+    if kind is GRU:
+        params["b"][2 * hidden :] = biases[0][2 * hidden :]
+        params["b_h"] = biases[1][2 * hidden :]
+    fill(layer.params, params, "state_dict")
+    return layer
+
+
+def save_params(path, params):
+    """Write parameters to a file, whole or not at all.
+
+    Parameters
+    ----------
+    path : str or path
+        Ends in .npz or .safetensors (extra: safetensors).
+    params : dict of array
+        Such as ``cell.params | head.params``.
+
+    Raises
+    ------
+    ValueError
+        If the ending is another one, or safetensors is not installed.
+    OSError
+        If the file cannot be written; the one of before is still there then.
+    """
+    library = library_for(path)
+    arrays = {name: np.ascontiguousarray(to_host(value)) for name, value in params.items()}
+    with replacing(path, "wb") as file:
+        if library is np:
+            np.savez(file, **arrays)
+        else:
+            file.write(library.save(arrays))
+
+
+def load_params(path, params):
+    """Fill parameters from a file, in place.
+
+    Parameters
+    ----------
+    path : str or path
+    params : dict of array
+        As they were saved: the same names, shapes and dtypes.
+
+    Raises
+    ------
+    ValueError
+        If the file cannot be read, or a name, shape or dtype differs; nothing is changed then.
+    """
+    name, library = f"file {str(path)!r}", library_for(path)
+    try:
+        with open(path, "rb") as file:
+            found = archive(file) if library is np else library.load(file.read())
+    except FileNotFoundError:
+        raise ValueError(f"{name} does not exist; give one that save_params wrote") from None
+    except Exception as error:  # a cut or altered file makes the readers raise almost anything
+        raise ValueError(f"{name} cannot be read ({error}); give an intact file") from None
+    fill(params, found, name)
+
+
+def archive(file):
+    """Return the arrays of an .npz file; np.load alone would take other files too."""
+    if not zipfile.is_zipfile(file):
+        raise ValueError("not an archive")
+    file.seek(0)
+    with np.load(file, allow_pickle=False) as found:
+        return {name: found[name] for name in found.files}
+
+
+def library_for(path):
+    """Return what writes and reads a file of this ending: numpy, or safetensors.numpy."""
+    ending = os.path.splitext(os.fspath(path))[1]
+    if ending == ".npz":
+        return np
+    if ending != ".safetensors":
+        raise ValueError(f"file {str(path)!r} ends in {ending!r}; give .npz or .safetensors")
+    try:
+        import safetensors.numpy
+    except ImportError:
+        raise ValueError(
+            f"file {str(path)!r} needs safetensors, which is not installed; pip install "
+            "'membptt[safetensors]', or give .npz"
+        ) from None
+    return safetensors.numpy
+
+
+def fill(params, found, name):
+    """Put the arrays `found` in the places of `params`, or say what does not fit."""
+    for key in [*params, *found]:
+        if key not in found or key not in params:
+            side = "lacks" if key not in found else "also has"
+            raise ValueError(f"{name} {side} {key}; give {', '.join(params)}")
+        mine, theirs = params[key], found[key]
+        if (mine.shape, mine.dtype) != (theirs.shape, theirs.dtype):
+            raise ValueError(
+                f"{key} in {name} is {theirs.dtype} {list(theirs.shape)}; give {mine.dtype} "
+                f"{list(mine.shape)}"
+            )
+    for key, mine in params.items():
+        mine[...] = from_host(found[key], namespace(mine))

@@ -1,0 +1,137 @@
+"""Weights to PyTorch and back, and to files and back."""
+
+import numpy as np
+import pytest
+
+import membptt as mb
+from membptt.cells import GRU, LSTM, RNN, Stack
+
+
+def layers(kind, count, dtype="float64"):
+    sizes = [5] + [7] * count
+    cells = [kind(size, 7, dtype, seed) for seed, size in enumerate(sizes[:-1])]
+    return cells[0] if count == 1 else Stack(cells)
+
+
+def same(one, other):
+    assert one.params.keys() == other.params.keys()
+    return all((one.params[name] == other.params[name]).all() for name in one.params)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("count", [1, 3])
+@pytest.mark.parametrize("kind", [RNN, GRU, LSTM])
+def test_there_and_back(kind, count, dtype):
+    cell = layers(kind, count, dtype)
+    again = mb.from_torch(mb.to_torch(cell), backend="numpy")
+    assert type(again) is type(cell) and again.dtype == cell.dtype and again.backend == "numpy"
+    assert same(cell, again)
+    assert not np.shares_memory(mb.to_torch(layers(kind, 1))["bias_ih_l0"], cell.params)
+
+
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("count", [1, 2])
+@pytest.mark.parametrize("kind", [RNN, GRU, LSTM])
+def test_modules_compute_the_same(kind, count, bias):
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed (extra: torch)")
+    torch.manual_seed(0)
+    module = getattr(torch.nn, kind.__name__)(5, 7, count, bias=bias, dtype=torch.float64)
+    cell = mb.from_torch(module.state_dict())
+    x = np.random.default_rng(0).standard_normal((9, 3, 5))
+    theirs, _ = module(torch.from_numpy(x))
+    theirs.sum().backward()
+    head = mb.LinearHead(7, 7, "float64")
+    head.params["W_y"][...], targets = np.eye(7), np.zeros((9, 3, 7))
+    # Half the squared error against y - 1 has the derivative 1 by y.
+    targets[...] = theirs.detach().numpy() - 1
+    result = mb.full_bptt(cell, x, head.with_targets(targets))
+    grads = {name: value * targets.size for name, value in result.grads.items()}
+    for number in range(count):
+        own = f"{number}." if count > 1 else ""
+        wanted = getattr(module, f"weight_hh_l{number}").grad.numpy().T
+        np.testing.assert_allclose(grads[f"{own}W_h"], wanted, rtol=1e-9, atol=1e-12)
+    if bias:
+        back = getattr(torch.nn, kind.__name__)(5, 7, count, dtype=torch.float64)
+        tensors = {name: torch.from_numpy(value) for name, value in mb.to_torch(cell).items()}
+        back.load_state_dict(tensors)
+        ours, _ = back(torch.from_numpy(x))
+        np.testing.assert_allclose(ours.detach(), theirs.detach(), rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda d: d.clear(), "state_dict has no weight_ih_l0"),
+        (lambda d: d.pop("weight_hh_l0"), "weight_ih_l0 without a matrix weight_hh_l0"),
+        (lambda d: d.update(weight_ih_l0_reverse=d["weight_ih_l0"]), "has weight_ih_l0_reverse"),
+        (lambda d: d.update(bias_ih_l0=np.zeros(3)), r"bias_ih_l0 has shape \(3,\); give \(28,\)"),
+        (lambda d: d.update(weight_hh_l0=np.zeros((14, 7))), "with G 1, 3 or 4 gates"),
+    ],
+)
+def test_a_state_dict_that_does_not_fit(change, message):
+    found = mb.to_torch(layers(LSTM, 1))
+    change(found)
+    with pytest.raises(ValueError, match=message):
+        mb.from_torch(found)
+
+
+def test_cells_that_pytorch_has_not():
+    with pytest.raises(ValueError, match="of one kind and one size"):
+        mb.to_torch(Stack([GRU(3, 4), LSTM(4, 4)]))
+    with pytest.raises(ValueError, match="of one kind and one size"):
+        mb.to_torch(Stack([GRU(3, 4), GRU(4, 5)]))
+    own = mb.Custom(None, None, {"a": np.zeros(1)}, 1, {"h": (1,)})
+    with pytest.raises(ValueError, match="give an RNN, GRU or LSTM"):
+        mb.to_torch(own)
+
+
+@pytest.mark.parametrize("ending", ["npz", "safetensors"])
+def test_files(tmp_path, ending):
+    if ending == "safetensors":
+        pytest.importorskip("safetensors", reason="safetensors is not installed")
+    cell, other = layers(GRU, 2), layers(GRU, 2)
+    other.params = {name: value * 0 for name, value in other.params.items()}
+    path = tmp_path / f"weights.{ending}"
+    mb.save_params(path, cell.params)
+    assert [file.name for file in tmp_path.iterdir()] == [path.name]
+    mb.load_params(path, other.params)
+    assert same(cell, other)
+    whole = path.read_bytes()
+    for damaged in (b"", whole[: len(whole) // 2], whole[:40] + b"?" + whole[41:20]):
+        path.write_bytes(damaged)
+        with pytest.raises(ValueError, match=r"cannot be read|lacks|holds|is "):
+            mb.load_params(path, other.params)
+        assert same(cell, other)
+
+
+def test_files_that_do_not_fit(tmp_path):
+    path = tmp_path / "weights.npz"
+    cell = LSTM(3, 4)
+    mb.save_params(path, cell.params)
+    for params, message in [
+        (LSTM(3, 5).params, r"W_x in file .* is float32 \[3, 16\]; give float32 \[3, 20\]"),
+        (LSTM(3, 4, "float64").params, "is float32 .*; give float64"),
+        (GRU(3, 4).params, "W_x in file|lacks b_h"),
+        ({"W_x": cell.params["W_x"]}, "also has W_h"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            mb.load_params(path, params)
+    with pytest.raises(ValueError, match="does not exist"):
+        mb.load_params(tmp_path / "none.npz", cell.params)
+    for call in (mb.save_params, mb.load_params):
+        with pytest.raises(ValueError, match=r"ends in '\.pt'; give \.npz or \.safetensors"):
+            call(tmp_path / "weights.pt", cell.params)
+
+
+def test_without_safetensors_the_extra_is_named(tmp_path, monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "safetensors.numpy", None)
+    monkeypatch.setitem(__import__("sys").modules, "safetensors", None)
+    with pytest.raises(ValueError, match=r"pip install 'membptt\[safetensors\]'"):
+        mb.save_params(tmp_path / "weights.safetensors", LSTM(3, 4).params)
+
+
+def test_a_pickle_is_never_loaded(tmp_path):
+    path = tmp_path / "weights.npz"
+    np.savez(path, W_x=np.array([{"a": 1}], dtype=object))
+    with pytest.raises(ValueError, match="cannot be read"):
+        mb.load_params(path, LSTM(3, 4).params)
