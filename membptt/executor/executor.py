@@ -16,7 +16,12 @@ from membptt.executor._spill import Spill
 from membptt.executor.arena import Arena, SlotArena
 from membptt.executor.chain import make_chain
 from membptt.executor.result import Result, Stats
-from membptt.executor.window import check_finite, check_inputs, check_window
+from membptt.executor.window import (
+    check_finite,
+    check_inputs,
+    check_window,
+    room_for_input_grads,
+)
 from membptt.kernels._sums import Sums
 from membptt.kernels.threads import thread_count, useful_threads
 from membptt.memory import Ledger
@@ -51,6 +56,9 @@ class Executor:
     verify : bool
         To debug steps and readers of your own: compare a checksum of every hidden state with that
         of the step's first run, and raise where they differ. Takes 8 bytes a step.
+    input_grads : bool
+        Give the derivative by dense inputs too, as `Result.input_grads`; it is as large as they
+        are, beside the budget.
 
     Attributes
     ----------
@@ -74,6 +82,7 @@ class Executor:
         disk=None,
         disk_rate=0.0,
         verify=False,
+        input_grads=False,
     ):
         check_runs_on(cell.backend, schedule)
         self.cell = cell
@@ -91,6 +100,7 @@ class Executor:
         self.ledger = Ledger() if cell.backend == "cupy" else None
         self.disk, self.disk_rate = disk, disk_rate
         self.verify = verify
+        self.input_grads = input_grads
         self.spill = None
         self.chain = self.fitted = None
         self.free = threading.Lock()  # one run at a time: the arena and the chain are its own
@@ -138,6 +148,8 @@ class Executor:
         if self.chain is None or fitted != self.fitted:  # a chain's workspace fits one kind of head
             self.chain = make_chain(cell, head, steps, batch, self.ledger)
             self.fitted = fitted
+        by_inputs = room_for_input_grads(cell, inputs) if self.input_grads else None
+        self.chain.by_inputs = by_inputs
         self.chain.begin(inputs, head, state, self.arena.buffer)
         self.chain.sums = Sums(steps) if self.verify else None
         disk, transfers = None, None
@@ -163,7 +175,7 @@ class Executor:
             0 if self.ledger is None else self.ledger.peak,
             **(disk or {}),
         )
-        return Result(loss, grads, last, state_grad, stats, trace, transfers)
+        return Result(loss, grads, last, state_grad, stats, trace, transfers, by_inputs)
 
     def open_spill(self):
         """Reserve the file for one run's states on disk, and start its thread."""
@@ -206,7 +218,17 @@ class Executor:
             self.chain.close_team()
 
 
-def bptt(cell, inputs, head, schedule, state=None, record=False, threads=None, verify=False):
+def bptt(
+    cell,
+    inputs,
+    head,
+    schedule,
+    state=None,
+    record=False,
+    threads=None,
+    verify=False,
+    input_grads=False,
+):
     """Back-propagate through time under `schedule`: the gradients of full BPTT, to the bit.
 
     Parameters
@@ -226,6 +248,8 @@ def bptt(cell, inputs, head, schedule, state=None, record=False, threads=None, v
     threads : int, optional
     verify : bool
         As for `membptt.Executor`.
+    input_grads : bool
+        Give the derivative by dense inputs too, as ``Result.input_grads``; it grows with T.
 
     Returns
     -------
@@ -237,7 +261,9 @@ def bptt(cell, inputs, head, schedule, state=None, record=False, threads=None, v
     membptt.full_bptt : the same without a schedule, everything stored.
     """
     inputs = check_inputs(cell, inputs)
-    executor = Executor(cell, schedule, inputs.shape[1], record, threads, verify=verify)
+    executor = Executor(
+        cell, schedule, inputs.shape[1], record, threads, verify=verify, input_grads=input_grads
+    )
     return executor._run(inputs, head, state)
 
 

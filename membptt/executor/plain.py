@@ -49,6 +49,7 @@ class PlainChain:
         self.hidden_shapes = cell.hidden_shapes(batch)
         self.internal_shapes = cell.internal_shapes(batch)
         self.sizes = cell.hidden_nbytes(batch), cell.internal_nbytes(batch)
+        self.by_inputs = None  # [T, B, I] for the derivative by the inputs, if asked for
         self.sums = None  # of the hidden states (kernels/_sums.pyx), to check what is run again
 
     @property
@@ -168,7 +169,10 @@ class PlainChain:
         self.loss = self.loss + loss  # on a device: reading it would wait
         self.first_bad_step = xp.where(xp.isfinite(loss), self.first_bad_step, step)
         dstate = (self.dstate[0] + dh, *self.dstate[1:])
-        self.dstate = self.cell.backward_step(self.inputs[step - 1], internal, dstate, self.grads)
+        more = {} if self.by_inputs is None else {"dx": self.by_inputs[step - 1]}
+        self.dstate = self.cell.backward_step(
+            self.inputs[step - 1], internal, dstate, self.grads, **more
+        )
 
     def internal(self, at):
         """Return the arrays of the internal state at byte `at` of the arena."""

@@ -72,6 +72,8 @@ class Result:
         int64 [actions, 4]: code, start, stop and bytes in use after it, as executed.
     transfers : numpy.ndarray or None
         Recorded transfers of strategy disk, [n, 4]: 0 write or 1 read, step, begin, end in seconds.
+    input_grads : array or None
+        The derivative by the inputs, [T, B, I], where it was asked for.
     """
 
     loss: float
@@ -81,3 +83,4 @@ class Result:
     stats: Stats
     trace: np.ndarray | None = None
     transfers: np.ndarray | None = None
+    input_grads: object = None

@@ -4,6 +4,7 @@ import numpy as np
 
 from membptt.arrays import all_finite, array_module, from_host
 from membptt.blocks import sequence
+from membptt.cells import Custom
 from membptt.checks import check_tokens
 
 
@@ -23,6 +24,22 @@ def check_inputs(cell, inputs):
     if inputs.dtype != cell.dtype:
         raise TypeError(f"inputs are {inputs.dtype}; {wanted}")
     return inputs
+
+
+def room_for_input_grads(cell, inputs):
+    """Return zeros like the inputs, for the derivative by them, or raise if there is none."""
+    bottom = getattr(cell, "layers", [cell])[0]
+    if inputs.dtype.kind != "f":
+        raise ValueError(
+            f"input_grads is True with tokens ({inputs.dtype}), by which there is no derivative; "
+            "give dense inputs"
+        )
+    if isinstance(bottom, Custom):
+        raise ValueError(
+            "input_grads is True with a Custom, whose backward gives no derivative by its input; "
+            "leave it out"
+        )
+    return array_module(cell.backend).zeros(inputs.shape, dtype=cell.dtype)
 
 
 def check_window(cell, inputs, head, state, steps, batch):

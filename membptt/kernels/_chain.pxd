@@ -19,6 +19,9 @@ cdef class Chain:
     cdef char *arena
     cdef readonly object arena_array
 
+    # [T, B, I] for the derivative by the inputs, bound before `begin`; None: not asked for
+    cdef public object by_inputs
+
     # of the hidden states, to check what is run again; None: no check
     cdef public Sums sums
 

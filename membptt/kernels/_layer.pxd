@@ -24,6 +24,9 @@ cdef class Layer(Chain):
     # inputs: tokens, dense rows, or h of the layer beneath
     cdef Steps inputs
     cdef Layer below
+    cdef long input_blocks  # panels of I columns
+    cdef char *dx  # where `by_inputs` lies
+    cdef void *down_to  # where the derivative by this step's inputs goes
     cdef bint tokens
     cdef int64_t *pick
     cdef int64_t *block_tokens
@@ -32,7 +35,7 @@ cdef class Layer(Chain):
     cdef void *W_h
     cdef void *W_h_back
     cdef void *W_x
-    cdef void *W_x_back  # with a layer beneath
+    cdef void *W_x_back  # with a layer beneath, or where the derivative by the inputs is asked for
     cdef void *bias
 
     # projected inputs: those of the steps projected_from+1 ... projected_to, in panels of

@@ -46,6 +46,7 @@ cdef class Layer(Chain):
         self.expand_rows = max(1, EXPAND_ROWS // batch) * batch
         self.blocks = (H + width - 1) // width  # of units, and panels of H columns
         self.panels = self.blocks * self.gates
+        self.input_blocks = (self.input_size + width - 1) // width
         self.block_steps = max(1, 512 // batch)
         self.rows = self.block_steps * batch
         self.room = room = Room()
@@ -63,7 +64,6 @@ cdef class Layer(Chain):
             self.inputs = Steps(room, self.block_steps)
             self.projected_stride = self.rows
         else:
-            self.W_x_back = room.take(below.blocks * self.panels * width * width * itemsize)
             self.projected_stride = max(batch, self.expand_rows)
         self.pick = <int64_t *>room.take(batch * sizeof(int64_t))
         cdef long state_nbytes = self.hidden_nbytes()
@@ -109,7 +109,13 @@ cdef class Layer(Chain):
         k.pack(NULL, b, self.bias, 1, H, G)
         k.pack(address(W_h), NULL, self.W_h, H, H, G)
         k.pack_transposed(address(W_h), self.W_h_back, H, H, G)
-        if self.below is not None:
+        self.dx = NULL
+        if self.by_inputs is not None:
+            self.dx = <char *>address(self.by_inputs)
+        if self.below is not None or self.dx != NULL:
+            if self.W_x_back == NULL:
+                self.W_x_back = self.room.take(
+                    self.input_blocks * self.panels * k.width * k.width * k.itemsize)
             k.pack_transposed(address(W_x), self.W_x_back, inputs_width, H, G)
         memset(self.W_h_sums, 0, self.panels * H * k.width * sizeof(double))
         memset(self.W_x_sums, 0, self.panels * inputs_width * k.width * sizeof(double))
@@ -339,6 +345,10 @@ cdef class Layer(Chain):
         self.head.add_to_gradients(self.flush_team)
         team_run(self.backward_team, back_phase, <void *>self)
         if self.below is not None:
+            self.down_to = self.below.dstate
+            team_run(self.backward_team, down_phase, <void *>self)
+        elif self.dx != NULL:
+            self.down_to = self.dx + (step - 1) * self.batch * self.input_size * self.k.itemsize
             team_run(self.backward_team, down_phase, <void *>self)
         memcpy(self.head_state, self.internal, self.batch * self.hidden_size * self.k.itemsize)
         if self.first == 0:
@@ -377,9 +387,10 @@ cdef class Layer(Chain):
                             lo, hi)
 
     cdef void down_share(self, long lo, long hi) noexcept nogil:
-        """Add dx = da W_x transposed to dh of the layer beneath, its panels lo ... hi - 1."""
-        self.k.product_back(self.d, self.W_x_back, self.below.dstate, self.batch, self.blocks,
-                            self.gates, self.input_size, self.rows, self.first, True, lo, hi)
+        """dx = da W_x transposed, panels lo ... hi - 1; added to dh of a layer beneath."""
+        self.k.product_back(self.d, self.W_x_back, self.down_to, self.batch, self.blocks,
+                            self.gates, self.input_size, self.rows, self.first,
+                            self.below is not None, lo, hi)
 
     cdef void flush_share(self, long lo, long hi) noexcept nogil:
         """Add the block that begins at this step to the weight gradients, panels lo ... hi - 1."""
@@ -425,7 +436,7 @@ cdef void back_phase(void *chain, int member, int members) noexcept nogil:
 
 
 cdef void down_phase(void *chain, int member, int members) noexcept nogil:
-    cdef long n = (<Layer>chain).below.blocks
+    cdef long n = (<Layer>chain).input_blocks
     (<Layer>chain).down_share(share(n, member, members), share(n, member + 1, members))
 
 

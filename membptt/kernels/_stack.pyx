@@ -56,6 +56,7 @@ cdef class StackChain(Chain):
         parts = self.cell.parts(state, "hidden_names")
         for i, (layer, part) in enumerate(zip(self.layers, parts, strict=True)):
             head = bound if i == self.count - 1 else None
+            layer.by_inputs = self.by_inputs if i == 0 else None
             layer.begin(inputs if i == 0 else None, head, part, arena)
         self.arena_array, self.horizon = arena, 0
 

@@ -13,15 +13,15 @@ import numpy as np
 from membptt.arrays import array_module
 from membptt.executor.chain import device_peak, make_chain
 from membptt.executor.result import Result, Stats
-from membptt.executor.window import check_finite, check_inputs, check_window
+from membptt.executor.window import check_finite, check_inputs, check_window, room_for_input_grads
 
 
-def full_bptt(cell, inputs, head, state=None):
+def full_bptt(cell, inputs, head, state=None, input_grads=False):
     """Back-propagate with everything stored.
 
     Parameters
     ----------
-    cell, inputs, head, state
+    cell, inputs, head, state, input_grads
         As in `membptt.bptt`.
 
     Returns
@@ -36,6 +36,8 @@ def full_bptt(cell, inputs, head, state=None):
     size = cell.internal_nbytes(batch)
     stored = array_module(cell.backend).empty(steps * size, dtype=np.uint8)
     chain = make_chain(cell, head, steps, batch)
+    by_inputs = room_for_input_grads(cell, inputs) if input_grads else None
+    chain.by_inputs = by_inputs
     chain.begin(inputs, head, state, stored)
     for step in range(1, steps + 1):
         chain.forward(step - 1, step, (step - 1) * size)
@@ -46,4 +48,4 @@ def full_bptt(cell, inputs, head, state=None):
     seconds = time.perf_counter() - started
     sizes = stored.nbytes, stored.nbytes, chain.workspace_nbytes
     stats = Stats(steps, steps, *sizes, seconds, device_peak_bytes=device_peak(chain))
-    return Result(loss, grads, last, state_grad, stats)
+    return Result(loss, grads, last, state_grad, stats, input_grads=by_inputs)
