@@ -1,0 +1,47 @@
+/* One forward step: h_prev . W_h and, while the sums are in registers, the gates.
+
+   The thread that holds the sums of a unit's gates finishes the unit: nothing is written but the
+   next state and, where asked for, the internal state. */
+
+#include "real.h"
+#include "cell.h"
+#define TN GATES
+#define A_ALONG_K 1
+#define W_ALONG_K 0
+#define GATED 1
+#include "tile.h"
+
+/* `done` is the number of steps behind `state`, `next_done` is set to one more. A launch on its own
+   gives the step's number as `step`; one in a graph gives 0 and reads `done`.
+
+   Each chain starts from a row of `start` [., G H]: with `tokens` [block_steps][B] the row of W_x
+   that the token names, to which the bias is added; without, the projected input x W_x + b. */
+KERNEL __launch_bounds__(THREADS)
+    forward(const REAL *state, const integer *done, REAL *next, integer *next_done, REAL *internal,
+            const REAL *W_h, const REAL *start, const int *tokens, const REAL *bias, integer step,
+            integer block_steps, integer B, integer H)
+{
+    const integer number = step ? step : *done + 1;
+    const integer first = (number - 1) % block_steps * B;
+    const integer m0 = (integer)blockIdx.y * BM, n0 = (integer)blockIdx.x * TX;
+    REAL acc[TM][TN];
+#pragma unroll
+    for (int i = 0; i < TM; i++) {
+        const integer there = ROW(i) < B && OWN_UNIT < H;
+        const integer row = there ? (tokens ? tokens[first + ROW(i)] : first + ROW(i)) : 0;
+#pragma unroll
+        for (int g = 0; g < GATES; g++) {
+            const integer column = g * H + OWN_UNIT;
+            acc[i][g] = there ? start[row * GATES * H + column] : 0;
+            if (there && tokens)
+                acc[i][g] += bias[column];
+        }
+    }
+    tile_product(acc, state, B, H, W_h, H, GATES * H, H, m0, n0);
+#pragma unroll
+    for (int i = 0; i < TM; i++)
+        if (ROW(i) < B && OWN_UNIT < H)
+            cell_forward(acc[i], state, next, internal, ROW(i) * H + OWN_UNIT, B * H);
+    if (blockIdx.x == 0 && blockIdx.y == 0 && threadIdx.x == 0)
+        *next_done = number;
+}
