@@ -58,8 +58,8 @@ cdef class CompiledHead(Head):
         self.outputs = bound.params["b_y"].size
         self.panels = (self.outputs + width - 1) // width
         # Enough rows that reading and writing the sums at a block's end is small beside the work;
-        # at most four million outputs.
-        self.block_steps = max(1, min(512, (1 << 22) // (self.panels * width)) // batch)
+        # at most four million outputs. No panel's width enters: the blocks are part of the bits.
+        self.block_steps = max(1, min(512, (1 << 22) // self.outputs) // batch)
         self.rows = self.block_steps * batch
         self.packed = room.take(self.panels * hidden_size * width * itemsize)
         self.packed_back = room.take(hidden_panels * self.panels * width * width * itemsize)

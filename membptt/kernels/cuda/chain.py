@@ -16,6 +16,7 @@ a block at a time.
 
 import numpy as np
 
+from membptt.blocks import Blocks
 from membptt.cells import LSTM, RNN
 from membptt.kernels.cuda import sources
 from membptt.kernels.cuda.device import CudaDevice
@@ -59,6 +60,7 @@ class CudaChain:
         self.head_steps = head_steps(self.outputs, batch)
         self.array_size = batch * cell.hidden_size  # elements of one array of a state
         self.state_nbytes = cell.hidden_nbytes(batch)
+        self.internal_nbytes = cell.internal_nbytes(batch)
         self.graphs = {}
         self.take_buffers()
         self.choose_kernels()
@@ -101,16 +103,16 @@ class CudaChain:
             "scale": 1,
             "loss": 1,
         }
-        self.nbytes = {name: count * self.itemsize for name, count in reals.items()}
-        self.nbytes |= {name: count * WORD for name, count in doubles.items()}
+        wanted = {name: count * self.itemsize for name, count in reals.items()}
+        wanted |= {name: count * WORD for name, count in doubles.items()}
         states = ("initial", "left", "right", "last", "dstate")
-        self.nbytes |= dict.fromkeys(states, self.state_nbytes)
-        self.nbytes |= {"left done": WORD, "right done": WORD, "now": NOW_WORDS * WORD}
-        if self.loss_kernel == "softmax":
-            self.nbytes["targets"] = rows * 4
-        else:
-            self.nbytes["targets"] = rows * V * self.itemsize
-        self.at = {name: self.device.take(name, nbytes) for name, nbytes in self.nbytes.items()}
+        wanted |= dict.fromkeys(states, self.state_nbytes)
+        wanted |= {f"{name} done": WORD for name in ("left", "right", "entering", "leaving")}
+        wanted["now"] = NOW_WORDS * WORD
+        wanted["targets"] = rows * (4 if self.loss_kernel == "softmax" else V * self.itemsize)
+        self.nbytes, self.at = {}, {}
+        for name, nbytes in wanted.items():
+            self.take(name, nbytes)
 
     def take_inputs(self, tokens):
         """Reserve what only dense inputs, or only tokens, need."""
@@ -121,9 +123,13 @@ class CudaChain:
             x = rows * self.input_size * self.itemsize
             wanted = {"x": x, "back x": x, "projected": rows * self.columns * self.itemsize}
         for name, nbytes in wanted.items():
-            if name not in self.at:
-                self.nbytes[name] = nbytes
-                self.at[name] = self.device.take(name, nbytes)
+            self.take(name, nbytes)
+
+    def take(self, name, nbytes):
+        """Reserve a buffer, unless there is one already."""
+        if name not in self.at:
+            self.nbytes[name] = nbytes
+            self.at[name] = self.device.take(name, nbytes)
 
     def choose_kernels(self):
         """Compile the kernels for tiles that suit the shapes; note how each is launched."""
@@ -279,31 +285,56 @@ class CudaChain:
                     internal = self.arena_at + internal_at if step > alone else 0
                     self.forward_step(step, internal)
         if stop == self.steps:
-            self.device.copy(self.at["last"], self.at[self.side], self.state_nbytes)
-            self.device.copy(self.at["head_state"], self.at[self.side], self.nbytes["head_state"])
+            self.keep_last(self.at[self.side])
+
+    def keep_last(self, address):
+        """Keep the hidden state after the last step, for `finish` and for the head."""
+        self.device.copy(self.at["last"], address, self.state_nbytes)
+        self.device.copy(self.at["head_state"], address, self.nbytes["head_state"])
+
+    def expand(self, start, stop, source, at, hidden_at, internal_at):
+        """Compute the internal states of the steps start+1 ... stop out of those before them.
+
+        The steps of one block of inputs are one launch; from the last block to the first, so that
+        what is written never covers what is still to be read.
+        """
+        state, end = self.state_nbytes, stop
+        self.take("entering", self.block_steps * state)
+        self.take("leaving", self.block_steps * state)
+        while end > start:
+            begin = max(start, (end - 1) // self.block_steps * self.block_steps)
+            self.prepare_inputs(begin + 1, end)
+            to, first = self.at["entering"], begin
+            if begin == start:
+                self.restart(source, at)
+                self.device.copy(to, self.at[self.side], state)
+                to, first = to + state, begin + 1
+            if first < end:
+                from_ = self.arena_at + hidden_at + (first - start - 1) * state
+                self.device.copy(to, from_, (end - first) * state)
+            internal = self.arena_at + internal_at + (begin - start) * self.internal_nbytes
+            self.launch_forward("entering", "leaving", internal, begin + 1, end - begin)
+            if end == self.steps:
+                self.keep_last(self.at["leaving"] + (end - begin - 1) * state)
+            end = begin
+        self.counted = False
 
     def forward_step(self, step=0, internal=0):
         """Launch one step, from one side to the other; `step` is 0 inside a graph."""
-        side, other = self.side, self.other
-        start = self.at["W_x" if self.tokens else "projected"]
-        self.launch(
-            "forward",
-            self.at[side],
-            self.at[f"{side} done"],
-            self.at[other],
-            self.at[f"{other} done"],
-            internal,
-            self.at["W_h"],
-            start,
-            self.at["tokens"] if self.tokens else 0,
-            self.at["b"],
-            step,
-            self.block_steps,
-            self.batch,
-            self.hidden_size,
-        )
-        self.side, self.other = other, side
+        self.side, self.other = self.other, self.side
+        self.launch_forward(self.other, self.side, internal, step)
         self.counted = True
+
+    def launch_forward(self, from_, to, internal, step, count=1):
+        """Launch `count` steps at once, from states side by side to states side by side."""
+        at, (across, down) = self.at, self.kernels["forward"][1]
+        self.launch(
+            "forward", at[from_], at[f"{from_} done"], at[to], at[f"{to} done"], internal,
+            at["W_h"], at["W_x" if self.tokens else "projected"],
+            at["tokens"] if self.tokens else 0, at["b"], step, self.block_steps, self.batch,
+            self.hidden_size, self.state_nbytes // self.itemsize,
+            self.internal_nbytes // self.itemsize, grid=(across, down, count),
+        )  # fmt: skip
 
     def run_graph(self, run):
         """Return the graph of an even number of steps, which ends on the side it begins on."""
@@ -341,11 +372,16 @@ class CudaChain:
             grid=self.tiles["project"].grid(count, self.columns),
         )
 
-    def load(self, name, array, dtype, first, last):
-        """Copy what steps first ... last of one block have in `array` to their place in a buffer."""
+    def load(self, name, source, dtype, first, last):
+        """Copy steps first ... last, which lie in one block, to their place in a buffer."""
         row = self.nbytes[name] // self.block_steps
         at = self.at[name] + (first - 1) % self.block_steps * row
-        self.device.put(at, array[first - 1 : last], dtype)
+        if isinstance(source, Blocks):
+            steps = np.empty((last - first + 1, *source.shape[1:]), source.dtype)
+            source.read(first - 1, steps)
+        else:
+            steps = source[first - 1 : last]
+        self.device.put(at, steps, dtype)
 
     def backward(self, step, at):
         """Back-propagate one step: the head, the cell, and the weights at a block's end."""

@@ -5,51 +5,12 @@
 filled while the other is under way. `CudaDevice` is the real one, by CuPy.
 """
 
-from dataclasses import dataclass, field
-
 import numpy as np
 
 from membptt.kernels.cuda import sources
+from membptt.memory import Ledger
 
 STAGE_NBYTES = 1 << 20
-
-
-@dataclass
-class Ledger:
-    """Counts device memory as it is taken: the only statistic that is ours alone.
-
-    A pool's own numbers include what it keeps for later and what others took.
-
-    Attributes
-    ----------
-    entries : dict
-        Bytes in use, by what they are for.
-    peak : int
-        The most bytes in use at once.
-    allocations : int
-        How often memory was taken.
-    """
-
-    entries: dict = field(default_factory=dict)
-    peak: int = 0
-    allocations: int = 0
-
-    @property
-    def total(self):
-        """Bytes in use."""
-        return sum(self.entries.values())
-
-    def take(self, name, nbytes):
-        """Enter bytes under a name that is not in use."""
-        if name in self.entries:
-            raise ValueError(f"{name} is taken already")
-        self.entries[name] = nbytes
-        self.peak = max(self.peak, self.total)
-        self.allocations += 1
-
-    def give_back(self, name):
-        """Strike an entry out."""
-        del self.entries[name]
 
 
 class Device:
@@ -57,7 +18,7 @@ class Device:
 
     Attributes
     ----------
-    ledger : Ledger
+    ledger : membptt.memory.Ledger
     launches : int
         Kernels started so far, those inside of graphs included.
     calls : int

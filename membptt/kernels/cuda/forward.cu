@@ -14,17 +14,25 @@
 /* `done` is the number of steps behind `state`, `next_done` is set to one more. A launch on its own
    gives the step's number as `step`; one in a graph gives 0 and reads `done`.
 
+   An expansion runs several steps in one launch, which all have their states at hand: block z takes
+   the step z further on, `state_stride` and `internal_stride` elements on in the arrays.
+
    Each chain starts from a row of `start` [., G H]: with `tokens` [block_steps][B] the row of W_x
    that the token names, to which the bias is added; without, the projected input x W_x + b. */
 KERNEL __launch_bounds__(THREADS)
     forward(const REAL *state, const integer *done, REAL *next, integer *next_done, REAL *internal,
             const REAL *W_h, const REAL *start, const int *tokens, const REAL *bias, integer step,
-            integer block_steps, integer B, integer H)
+            integer block_steps, integer B, integer H, integer state_stride,
+            integer internal_stride)
 {
-    const integer number = step ? step : *done + 1;
+    const integer number = (step ? step : *done + 1) + blockIdx.z;
     const integer first = (number - 1) % block_steps * B;
     const integer m0 = (integer)blockIdx.y * BM, n0 = (integer)blockIdx.x * TX;
     REAL acc[TM][TN];
+    state += blockIdx.z * state_stride;
+    next += blockIdx.z * state_stride;
+    if (internal)
+        internal += blockIdx.z * internal_stride;
 #pragma unroll
     for (int i = 0; i < TM; i++) {
         const integer there = ROW(i) < B && OWN_UNIT < H;
@@ -42,6 +50,6 @@ KERNEL __launch_bounds__(THREADS)
     for (int i = 0; i < TM; i++)
         if (ROW(i) < B && OWN_UNIT < H)
             cell_forward(acc[i], state, next, internal, ROW(i) * H + OWN_UNIT, B * H);
-    if (blockIdx.x == 0 && blockIdx.y == 0 && threadIdx.x == 0)
+    if (blockIdx.x == 0 && blockIdx.y == 0 && blockIdx.z == 0 && threadIdx.x == 0)
         *next_done = number;
 }

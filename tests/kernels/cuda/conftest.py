@@ -5,9 +5,7 @@ changes memory too early is found out. New memory holds NaN and lies between gua
 """
 
 import ctypes
-import os
 import re
-import shlex
 import subprocess
 from pathlib import Path
 
@@ -31,7 +29,7 @@ def signatures(text):
     }
 
 
-def build(stem, text, macros):
+def build(compiler, stem, text, macros):
     """Compile the text of a .cu file as C; return the library and its kernels' parameters."""
     found = signatures(text)
     lines = [f"#define {key} {value}" for key, value in macros.items()]
@@ -40,7 +38,6 @@ def build(stem, text, macros):
         values = ", ".join(f"({kind})a[{i}]" for i, kind in enumerate(types))
         lines.append(f"void call_{name}(const int64_t *a) {{ {name}({values}); }}")
     Path(f"{stem}.c").write_text("\n".join(lines), encoding="utf-8")
-    compiler = shlex.split(os.environ.get("CC", "cc"))
     subprocess.run([*compiler, *FLAGS.split(), "-o", f"{stem}.so", f"{stem}.c", "-lm"], check=True)
     return ctypes.CDLL(f"{stem}.so"), found
 
@@ -50,6 +47,8 @@ class EmulatedDevice(Device):
 
     Parameters
     ----------
+    compiler : list of str
+        The command.
     libraries : dict
         What was compiled so far, kept from test to test.
     folder : Path
@@ -60,9 +59,10 @@ class EmulatedDevice(Device):
         Few make the chain choose large tiles, many small ones.
     """
 
-    def __init__(self, libraries, folder, backwards=False, multiprocessors=4):
+    def __init__(self, compiler, libraries, folder, backwards=False, multiprocessors=4):
         super().__init__(multiprocessors)
-        self.libraries, self.folder, self.backwards = libraries, folder, backwards
+        self.compiler, self.libraries, self.folder = compiler, libraries, folder
+        self.backwards = backwards
         self.arrays = []
         self.queue = []
         self.recording = None
@@ -147,15 +147,15 @@ class EmulatedDevice(Device):
         if key not in self.libraries:
             stem = self.folder / f"{file}_{len(self.libraries)}"
             text, macros = sources.source(file, cell), sources.defines(file, itemsize, tile)
-            self.libraries[key] = build(stem, text, macros)
+            self.libraries[key] = build(self.compiler, stem, text, macros)
             assert tuple(self.libraries[key][1]) == sources.KERNELS[file]
         library, found = self.libraries[key]
         return name, library, len(found[name])
 
     def start(self, kernel, grid, threads, arguments):
         assert len(arguments) == kernel[2], f"{kernel[0]} takes {kernel[2]} arguments"
-        assert grid[0] > 0 and 0 < grid[1] < 65536 and threads <= 1024
-        run = kernel, grid, threads, tuple(arguments)
+        assert min(grid) > 0 and max(grid[1:]) < 65536 and threads <= 1024
+        run = kernel, (*grid, 1)[:3], threads, tuple(arguments)
         if self.recording is None:
             self.ask(lambda: self.run(*run))
         else:
@@ -180,19 +180,19 @@ class EmulatedDevice(Device):
 
 
 @pytest.fixture(scope="session")
-def emulated(tmp_path_factory):
+def emulated(compiler, tmp_path_factory):
     """Return a factory of emulated devices that share what they compile."""
     libraries, folder = {}, tmp_path_factory.mktemp("cuda")
-    return lambda **options: EmulatedDevice(libraries, folder, **options)
+    return lambda **options: EmulatedDevice(compiler, libraries, folder, **options)
 
 
 @pytest.fixture(scope="session")
-def build_source(tmp_path_factory):
+def build_source(compiler, tmp_path_factory):
     """Return a function that makes a device with one kernel of the test's own."""
 
     def make(text, backwards=False):
         folder = tmp_path_factory.mktemp("cuda")
-        library = build(folder / "own", text, {})
-        return EmulatedDevice({("own", None, 0, None): library}, folder, backwards)
+        library = build(compiler, folder / "own", text, {})
+        return EmulatedDevice(compiler, {("own", None, 0, None): library}, folder, backwards)
 
     return make

@@ -97,15 +97,16 @@ static int run_block(int threads, int backwards)
 }
 
 /* `kernel` takes its arguments from an array of 64-bit words. */
-int emulate(void (*kernel)(const int64_t *), const int64_t *arguments, int64_t across, int64_t down,
-            int64_t threads, int64_t backwards)
+int emulate(void (*kernel)(const int64_t *), const int64_t *arguments, int64_t x, int64_t y,
+            int64_t z, int64_t threads, int64_t backwards)
 {
     running = kernel;
     running_arguments = arguments;
-    for (int64_t at = 0; at < across * down; at++) {
-        const int64_t block = backwards ? across * down - 1 - at : at;
-        blockIdx.x = (unsigned)(block % across);
-        blockIdx.y = (unsigned)(block / across);
+    for (int64_t at = 0; at < x * y * z; at++) {
+        const int64_t block = backwards ? x * y * z - 1 - at : at;
+        blockIdx.x = (unsigned)(block % x);
+        blockIdx.y = (unsigned)(block / x % y);
+        blockIdx.z = (unsigned)(block / x / y);
         if (run_block((int)threads, (int)backwards))
             return 1;
     }

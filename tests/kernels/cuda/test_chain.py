@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import membptt as mb
+from membptt.blocks import Blocks
 from membptt.executor import readable
 from membptt.executor.arena import Arena
 from membptt.executor.chain import COMPILED
@@ -17,7 +18,7 @@ pytestmark = pytest.mark.skipif(
     _kernels.available() == ["portable"], reason="without a fused multiply-add here: other bits"
 )
 
-STRATEGIES = ["hsm", "ism", "msm", "optimal"]
+STRATEGIES = ["hsm", "ism", "msm", "optimal", "expand"]
 # (T, B, I, H, V): ones, odd sizes, several blocks, a batch beyond one block, long runs
 SHAPES = [
     (1, 1, 1, 1, 1),
@@ -67,7 +68,7 @@ def under_schedule(case, device, schedule, chain=None):
     arena = Arena(0, *sizes)
     arena.buffer = device.guarded(schedule.peak_bytes)
     chain.begin(case.inputs, case.head, case.state, arena.buffer)
-    forward_steps, backward_steps, _, _ = readable.run(schedule, chain, arena)
+    forward_steps, backward_steps, *_ = readable.run(schedule, chain, arena)
     assert (forward_steps, backward_steps) == (schedule.forward_steps, steps)
     result = named(cell, *chain.finish())
     device.check_guards()
@@ -113,8 +114,9 @@ def test_bits_do_not_depend_on_the_schedule(window, emulated, cell, tokens, head
     assert ran
 
 
-@pytest.mark.parametrize("multiprocessors", [1, 13, 10**6])
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize(
+    "multiprocessors, dtype", [(1, "float32"), (1, "float64"), (13, "float32"), (10**6, "float32")]
+)
 @pytest.mark.parametrize("tokens, head", TASKS)
 def test_bits_do_not_depend_on_the_tile(window, emulated, tokens, head, dtype, multiprocessors):
     case = window("lstm", 5, 70, 35, 67, 70, dtype, tokens=tokens, head=head)
@@ -190,6 +192,18 @@ def test_a_loss_that_is_not_finite_is_found_at_its_first_step(window, emulated, 
     chain = CudaChain(case.cell, case.head, 9, 2, device)
     arena = device.guarded(9 * case.cell.internal_nbytes(2))
     assert everything_stored(case, chain, arena)["bad step"] == 5
+
+
+@pytest.mark.parametrize("tokens, head", TASKS)
+def test_inputs_and_targets_come_from_readers(window, emulated, tokens, head):
+    case, device = window(T=20, B=60, tokens=tokens, head=head), emulated()
+    wanted = compiled_bits(case)
+    case.inputs = Blocks("inputs", case.inputs, case.inputs.dtype, 3 if tokens else None)
+    targets = case.head.targets
+    case.head.targets = Blocks("targets", targets, targets.dtype, 6 if tokens else None)
+    chain = CudaChain(case.cell, case.head, 20, 60, device)
+    arena = device.guarded(20 * case.cell.internal_nbytes(60))
+    equal(everything_stored(case, chain, arena), wanted)
 
 
 @pytest.mark.parametrize("tokens, head", TASKS)

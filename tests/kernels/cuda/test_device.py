@@ -1,22 +1,9 @@
-"""What every device does alike: the ledger, and the way of inputs through two stages."""
+"""What every device does alike: the way of inputs through two stages."""
 
 import numpy as np
 import pytest
 
 from membptt.kernels.cuda import device as device_module
-from membptt.kernels.cuda.device import Ledger
-
-
-def test_a_ledger_counts_bytes_and_allocations():
-    ledger = Ledger()
-    ledger.take("a", 10)
-    ledger.take("b", 5)
-    ledger.give_back("a")
-    ledger.take("c", 1)
-    assert (ledger.total, ledger.peak, ledger.allocations) == (6, 15, 3)
-    assert ledger.entries == {"b": 5, "c": 1}
-    with pytest.raises(ValueError, match="b is taken already"):
-        ledger.take("b", 1)
 
 
 @pytest.mark.parametrize("dtype", [np.uint8, np.int64, np.float32])
