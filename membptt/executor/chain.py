@@ -1,9 +1,13 @@
 """Chooses the chain for a cell: compiled or plain; and a head for those who only want forwards."""
 
+import os
+
 import membptt.cells as cells
+from membptt.arrays import array_module
 from membptt.executor.plain import PlainChain
 from membptt.kernels._layer import GRUChain, LSTMChain, RNNChain
 from membptt.kernels._stack import StackChain
+from membptt.kernels.cuda.chain import CudaChain
 
 COMPILED = {"RNN": RNNChain, "LSTM": LSTMChain, "GRU": GRUChain}
 
@@ -21,6 +25,8 @@ def make_chain(cell, head, steps, batch, ledger=None, isa=None):
     On a device it writes into `ledger` what it holds there; `isa` names an instruction set of the
     compiled kernels, by default the best that the processor has.
     """
+    if cell.backend == "cupy" and CudaChain.fits(cell, head) and compiles_kernels():
+        return CudaChain(cell, head, steps, batch, ledger)
     if cell.backend != "cython":
         return PlainChain(cell, head, steps, batch, ledger)
     if type(cell) is not cells.Stack:
@@ -39,6 +45,12 @@ def compiled(cell):
     if name not in COMPILED or type(cell) is not getattr(cells, name):
         raise ValueError(f'backend is "cython", and {name} has no compiled kernels; give "numpy"')
     return COMPILED[name]
+
+
+def compiles_kernels():
+    """Return whether the device's library compiles kernels of ours, and the user wants them."""
+    wanted = os.environ.get("MEMBPTT_CUDA_KERNELS", "1") != "0"
+    return wanted and hasattr(array_module("cupy"), "RawModule")
 
 
 def device_peak(chain):

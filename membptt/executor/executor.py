@@ -146,6 +146,7 @@ class Executor:
         fitted = {name: value.shape for name, value in head.params.items()}
         fitted[""] = getattr(head, "kernel", None)
         if self.chain is None or fitted != self.fitted:  # a chain's workspace fits one kind of head
+            self.chain = None  # what it holds on a device goes before the next one takes as much
             self.chain = make_chain(cell, head, steps, batch, self.ledger)
             self.fitted = fitted
         by_inputs = room_for_input_grads(cell, inputs) if self.input_grads else None

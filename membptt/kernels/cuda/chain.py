@@ -44,12 +44,20 @@ class CudaChain:
         Its parameters may stand on the host or on the device.
     bound : membptt.training.heads.BoundHead
     steps, batch : int
+    ledger : membptt.memory.Ledger, optional
+        Where memory on the device is entered.
     device : Device, optional
         The current CUDA device by default.
+
+    Attributes
+    ----------
+    nbytes : dict of str to int
+        The bytes of each buffer.
     """
 
-    def __init__(self, cell, bound, steps, batch, device=None):
-        self.device = device = CudaDevice() if device is None else device
+    def __init__(self, cell, bound, steps, batch, ledger=None, device=None):
+        self.device = device = CudaDevice(ledger) if device is None else device
+        self.ledger = device.ledger
         self.cell, self.kind = cell, type(cell).__name__.lower()
         self.dtype, self.itemsize = cell.dtype, cell.dtype.itemsize
         self.steps, self.batch = steps, batch
@@ -67,13 +75,16 @@ class CudaChain:
 
     @classmethod
     def fits(cls, cell, bound):
-        """Return whether there are kernels for this cell and this head."""
-        return type(cell) in CELLS and bound.kernel in HEADS
+        """Return whether there are kernels for this cell and this head.
+
+        A subclass may compute something else than its base.
+        """
+        return type(cell) in CELLS and getattr(bound, "kernel", None) in HEADS
 
     @property
     def workspace_nbytes(self):
         """Bytes on the device: constant, whatever the number of steps."""
-        return self.device.ledger.total
+        return self.device.nbytes
 
     # -- once a chain -----------------------------------------------------------------------------
 
@@ -129,7 +140,7 @@ class CudaChain:
         """Reserve a buffer, unless there is one already."""
         if name not in self.at:
             self.nbytes[name] = nbytes
-            self.at[name] = self.device.take(name, nbytes)
+            self.at[name] = self.device.take(nbytes)
 
     def choose_kernels(self):
         """Compile the kernels for tiles that suit the shapes; note how each is launched."""
@@ -180,6 +191,10 @@ class CudaChain:
         self.device.follow()
         self.inputs, self.tokens = inputs, inputs.ndim == 2
         self.take_inputs(self.tokens)
+        parameters = sum(value.nbytes for value in (self.cell.params | bound.params).values())
+        self.ledger.hold("arena", arena.nbytes)
+        self.ledger.hold("parameters", parameters)
+        self.ledger.hold("gradients", parameters)
         for name in ("W_x", "W_h", "b"):
             self.device.put(self.at[name], self.cell.params[name], self.dtype)
         for name in ("W_x sums", "W_h sums", "b sums", "W_y sums", "b_y sums"):

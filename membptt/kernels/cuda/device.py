@@ -1,12 +1,13 @@
 """A device as the chain sees it: memory, kernels, graphs, and the way of inputs to it.
 
-`Device` holds what does not depend on the library: every byte that is taken goes through one
-`Ledger`, and what comes from the host goes through two fixed buffers of page-locked memory, one
-filled while the other is under way. `CudaDevice` is the real one, by CuPy.
+`Device` holds what does not depend on the library: every byte that is taken is in the ledger, and
+what comes from the host goes through two fixed buffers of page-locked memory, one filled while the
+other is under way. `CudaDevice` is the real one, by CuPy.
 """
 
 import numpy as np
 
+from membptt.arrays import array_module, on_device
 from membptt.kernels.cuda import sources
 from membptt.memory import Ledger
 
@@ -16,27 +17,36 @@ STAGE_NBYTES = 1 << 20
 class Device:
     """Base of the devices. Everything that is asked of one happens later, in the order of asking.
 
+    Parameters
+    ----------
+    multiprocessors : int
+    ledger : membptt.memory.Ledger, optional
+        Where the memory that is taken is entered, as "workspace".
+
     Attributes
     ----------
     ledger : membptt.memory.Ledger
+    nbytes : int
+        Memory taken so far.
     launches : int
         Kernels started so far, those inside of graphs included.
     calls : int
         How often the host started something: a kernel, or a graph of many.
-    multiprocessors : int
     """
 
-    def __init__(self, multiprocessors):
-        self.ledger = Ledger()
-        self.launches = self.calls = 0
+    def __init__(self, multiprocessors, ledger=None):
+        self.ledger = Ledger() if ledger is None else ledger
+        self.ledger.hold("workspace", 0)  # another chain's, which is gone
+        self.nbytes = self.launches = self.calls = 0
         self.multiprocessors = multiprocessors
         self.stages = None
         self.marks = [None, None]  # when the device has read a stage
         self.turn = 0
 
-    def take(self, name, nbytes):
+    def take(self, nbytes):
         """Reserve device memory until the device object goes; return its address."""
-        self.ledger.take(name, nbytes)
+        self.ledger.take("workspace", nbytes)
+        self.nbytes += nbytes
         return self.allocate(nbytes)
 
     def launch(self, kernel, grid, threads, arguments):
@@ -79,12 +89,10 @@ class Device:
 class CudaDevice(Device):
     """The current CUDA device, by CuPy, with a stream of its own."""
 
-    def __init__(self):
-        import cupy
-
-        self.cupy = cupy
+    def __init__(self, ledger=None):
+        self.cupy = cupy = array_module("cupy")
         self.runtime = cupy.cuda.runtime
-        super().__init__(cupy.cuda.Device().attributes["MultiProcessorCount"])
+        super().__init__(cupy.cuda.Device().attributes["MultiProcessorCount"], ledger)
         self.stream = cupy.cuda.Stream(non_blocking=True)
         self.buffers = []
         self.kernels = {}
@@ -105,13 +113,9 @@ class CudaDevice(Device):
         """Return the address of an array on the device."""
         return array.data.ptr
 
-    def is_here(self, array):
-        """Return whether an array is on the device already."""
-        return isinstance(array, self.cupy.ndarray)
-
     def put(self, address, array, dtype):
         """Copy an array, wherever it is, to an address, as `dtype`."""
-        if not self.is_here(array):
+        if not on_device(array):
             self.upload(address, array, dtype)
             return
         with self.stream:

@@ -11,7 +11,7 @@ def test_an_upload_larger_than_the_stages_arrives_whole(emulated, monkeypatch, d
     monkeypatch.setattr(device_module, "STAGE_NBYTES", 64)
     device = emulated()
     values = np.arange(100).astype(dtype).reshape(20, 5)
-    at = device.take("x", 100 * 4)
+    at = device.take(100 * 4)
     for turn in (values, values[:, ::-1]):
         device.upload(at, turn, np.int32)
         assert (device.fetch(at, (20, 5), np.int32) == turn).all()

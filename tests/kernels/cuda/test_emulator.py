@@ -18,7 +18,7 @@ KERNEL __launch_bounds__(THREADS) own(int64_t *out)
 
 def outcome(device, size=32):
     """Run the test's own kernel on new memory; return what it wrote."""
-    out = device.take("out", 8 * size)
+    out = device.take(8 * size)
     device.launch(device.kernel("own", "own", None, 0), (1, 1), 32, (out,))
     return device.fetch(out, size, np.int64)
 
@@ -50,7 +50,7 @@ def test_writing_beyond_a_buffer_is_found(build_source):
 
 def test_memory_begins_as_nan_and_work_waits_until_something_is_fetched(emulated):
     device = emulated()
-    at = device.take("x", 40)
+    at = device.take(40)
     assert np.isnan(device.fetch(at, 5, np.float64)).all()
     host = np.arange(5.0)
     device.upload(at, host, np.float64)
@@ -61,6 +61,6 @@ def test_memory_begins_as_nan_and_work_waits_until_something_is_fetched(emulated
 
 def test_a_graph_holds_kernels_alone(emulated):
     device = emulated()
-    at = device.take("x", 8)
+    at = device.take(8)
     with pytest.raises(AssertionError, match="a graph cannot hold this"):
         device.capture(lambda: device.clear(at, 8))
