@@ -69,6 +69,7 @@ class CudaChain:
         self.array_size = batch * cell.hidden_size  # elements of one array of a state
         self.state_nbytes = cell.hidden_nbytes(batch)
         self.internal_nbytes = cell.internal_nbytes(batch)
+        self.sums = None  # of the hidden states (kernels/_sums.pyx), to check what is run again
         self.graphs = {}
         self.take_buffers()
         self.choose_kernels()
@@ -291,7 +292,7 @@ class CudaChain:
             self.prepare_inputs(step + 1, end)
             while step < end:
                 run = min(alone, end) - step
-                if run >= 2 and self.counted:
+                if run >= 2 and self.counted and self.sums is None:
                     run = min(LONGEST_RUN, 1 << (run.bit_length() - 1))
                     self.device.replay(self.run_graph(run))
                     step += run
@@ -299,6 +300,7 @@ class CudaChain:
                     step += 1
                     internal = self.arena_at + internal_at if step > alone else 0
                     self.forward_step(step, internal)
+                    self.check(step, self.at[self.side])
         if stop == self.steps:
             self.keep_last(self.at[self.side])
 
@@ -329,10 +331,17 @@ class CudaChain:
                 self.device.copy(to, from_, (end - first) * state)
             internal = self.arena_at + internal_at + (begin - start) * self.internal_nbytes
             self.launch_forward("entering", "leaving", internal, begin + 1, end - begin)
+            for step in range(begin + 1, end + 1):
+                self.check(step, self.at["leaving"] + (step - begin - 1) * state)
             if end == self.steps:
                 self.keep_last(self.at["leaving"] + (end - begin - 1) * state)
             end = begin
         self.counted = False
+
+    def check(self, step, address):
+        """Compare the hidden state after a step with that of its first run, if that is wanted."""
+        if self.sums is not None:
+            self.sums.check(step, [self.device.fetch(address, self.state_nbytes, np.uint8)])
 
     def forward_step(self, step=0, internal=0):
         """Launch one step, from one side to the other; `step` is 0 inside a graph."""

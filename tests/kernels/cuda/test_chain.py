@@ -10,8 +10,9 @@ import membptt as mb
 from membptt.blocks import Blocks
 from membptt.executor import readable
 from membptt.executor.arena import Arena
-from membptt.executor.chain import COMPILED
+from membptt.executor.chain import make_chain
 from membptt.kernels import _kernels
+from membptt.kernels._sums import Sums
 from membptt.kernels.cuda.chain import CudaChain
 
 pytestmark = pytest.mark.skipif(
@@ -54,7 +55,7 @@ def everything_stored(case, chain, arena):
 def compiled_bits(case):
     """Return what the compiled chain gives with everything stored."""
     steps, batch = case.inputs.shape[:2]
-    chain = COMPILED[type(case.cell).__name__](case.cell, case.head, steps, batch)
+    chain = make_chain(case.cell, case.head, steps, batch)
     arena = np.zeros(steps * case.cell.internal_nbytes(batch), np.uint8)
     return everything_stored(case, chain, arena)
 
@@ -199,6 +200,23 @@ def test_a_loss_that_is_not_finite_is_found_at_its_first_step(window, emulated, 
     chain = CudaChain(case.cell, case.head, 9, 2, device=device)
     arena = device.guarded(9 * case.cell.internal_nbytes(2))
     assert everything_stored(case, chain, arena)["bad step"] == 5
+
+
+@pytest.mark.parametrize("strategy", ["hsm", "expand"])
+def test_a_hidden_state_that_changes_when_it_is_run_again_is_found(window, emulated, strategy):
+    case, device = window(T=20, tokens=False, head="linear"), emulated()
+    schedule = mb.schedule(20, 3 * case.cell.internal_nbytes(2), strategy, case.cell, 2)
+    chain = CudaChain(case.cell, case.head, 20, 2, device=device)
+    chain.begin(case.inputs, case.head, case.state, device.guarded(schedule.peak_bytes))
+    chain.sums = Sums(20)
+    arena = Arena(0, case.cell.hidden_nbytes(2), case.cell.internal_nbytes(2))
+    arena.buffer = chain.arena
+    readable.run(schedule, chain, arena)
+    chain.inputs = case.inputs + np.float32(1)
+    chain.ready = set()
+    chain.restart(0)
+    with pytest.raises(ValueError, match="step 1 gave another hidden state"):
+        chain.forward(0, 2)
 
 
 @pytest.mark.parametrize("tokens, head", TASKS)
