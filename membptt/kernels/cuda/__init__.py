@@ -9,7 +9,7 @@ hidden.cu       the hidden state from an internal state
 outputs.cu      backward 1 of 4: y = h W_y + b_y
 loss.cu         backward 2 of 4: softmax cross-entropy or squared error, row by row
 deltas.cu       backward 3 of 4: dh += dy · W_yᵀ, and the cell's deltas
-back.cu         backward 4 of 4: dh_prev = da · W_hᵀ; adds the step's loss
+back.cu         backward 4 of 4: dh_prev = du · W_hᵀ; adds the step's loss
 gradient.cu     gradient of a matrix from a block of at most 512 rows, added in double
 sums.cu         gradients of biases and of token rows; rounding at the end
 ==============  ==============================================================================
@@ -28,9 +28,9 @@ neither: its bits depend on the shape.
 host for each power of two in n (at most 64 steps, and not across blocks of inputs), as captured
 graphs, but for the first step after a restart. A backward step is 4 kernels: 4 calls, or 2 with the
 graph of the last three. Every 512 / B steps inputs are copied, dense ones are projected, and 5
-kernels add to the gradients. A restart or a save is one copy, or one small kernel. An expansion is
-two copies and one launch for each block of inputs. Nothing in between waits for the device or takes
-memory (the first expansion does). `Device.launches` and `Device.calls` count.
+kernels (GRU: 6) add to the gradients. A restart or a save is one copy, or one small kernel. An
+expansion is two copies and one launch for each block of inputs. Nothing in between waits for the
+device or takes memory (the first expansion does). `Device.launches` and `Device.calls` count.
 
 **Tiles**, chosen by shape so that three in four multiprocessors have a block, if any tile does:
 

@@ -1,6 +1,7 @@
-/* Backward step, 4 of 4: dh_prev = da . W_h transposed, gate after gate; and the loss so far. */
+/* Backward step, 4 of 4: dh_prev = du . W_h transposed, gate after gate; and the loss so far. */
 
 #include "real.h"
+#include "cell.h"
 #define A_ALONG_K 1
 #define W_ALONG_K 1
 #define GATED 0
@@ -9,7 +10,7 @@
 /* One column of blocks more than the product needs: its first thread adds up the step's loss. N is
    G H, the number of pre-activations. */
 KERNEL __launch_bounds__(THREADS)
-    back(integer *now, const REAL *da, const REAL *W_h, REAL *dh, const double *losses,
+    back(integer *now, const REAL *du, const REAL *W_h, REAL *dh, const double *losses,
          const double *scale, double *total, integer block_steps, integer B, integer H, integer N)
 {
     const integer step = now[NOW_STEP], first = (step - 1) % block_steps * B;
@@ -30,8 +31,10 @@ KERNEL __launch_bounds__(THREADS)
     for (int i = 0; i < TM; i++)
 #pragma unroll
         for (int j = 0; j < TN; j++)
-            acc[i][j] = 0;
-    tile_product(acc, da + first * N, B, N, W_h, H, N, N, m0, n0);
+            acc[i][j] = KEEPS_DH && ROW(i) < B && OWN_COLUMN(j) < H
+                            ? dh[ROW(i) * H + OWN_COLUMN(j)]
+                            : 0;
+    tile_product(acc, du + first * N, B, N, W_h, H, N, N, m0, n0);
 #pragma unroll
     for (int i = 0; i < TM; i++)
 #pragma unroll

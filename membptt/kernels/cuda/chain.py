@@ -17,7 +17,7 @@ a block at a time.
 import numpy as np
 
 from membptt.blocks import Blocks
-from membptt.cells import LSTM, RNN
+from membptt.cells import GRU, LSTM, RNN
 from membptt.kernels.cuda import sources
 from membptt.kernels.cuda.device import CudaDevice
 
@@ -27,7 +27,7 @@ HIDDEN = 1
 LEAVING = 2  # an internal state: the hidden state after its step
 ENTERING = 3  # an internal state: the hidden state before its step
 
-CELLS = (RNN, LSTM)
+CELLS = (RNN, LSTM, GRU)
 HEADS = ("softmax", "squared_error")
 LONGEST_RUN = 64  # steps in one graph at most
 # The words of real.h
@@ -63,6 +63,7 @@ class CudaChain:
         self.steps, self.batch = steps, batch
         self.hidden_size, self.input_size = cell.hidden_size, cell.input_size
         self.columns = cell.gates * cell.hidden_size
+        self.has_b_h = "b_h" in cell.param_shapes()
         self.outputs, self.loss_kernel = bound.params["b_y"].size, bound.kernel
         self.block_steps = max(1, 512 // batch)
         self.head_steps = head_steps(self.outputs, batch)
@@ -115,6 +116,9 @@ class CudaChain:
             "scale": 1,
             "loss": 1,
         }
+        if self.has_b_h:
+            reals |= {"b_h": H, "du": rows * N}
+            doubles["b_h sums"] = N  # of all gates' deltas; those of the last are the gradient
         wanted = {name: count * self.itemsize for name, count in reals.items()}
         wanted |= {name: count * WORD for name, count in doubles.items()}
         states = ("initial", "left", "right", "last", "dstate")
@@ -125,6 +129,7 @@ class CudaChain:
         self.nbytes, self.at = {}, {}
         for name, nbytes in wanted.items():
             self.take(name, nbytes)
+        self.du = self.at["du" if self.has_b_h else "da"]  # deltas of h_prev W_h, by rows as da
 
     def take_inputs(self, tokens):
         """Reserve what only dense inputs, or only tokens, need."""
@@ -196,11 +201,10 @@ class CudaChain:
         self.ledger.hold("arena", arena.nbytes)
         self.ledger.hold("parameters", parameters)
         self.ledger.hold("gradients", parameters)
-        for name in ("W_x", "W_h", "b"):
+        for name in self.cell.param_shapes():
             self.device.put(self.at[name], self.cell.params[name], self.dtype)
-        for name in ("W_x sums", "W_h sums", "b sums", "W_y sums", "b_y sums"):
-            self.clear(name)
-        for name in ("loss", "now", "dstate"):
+        sums = [name for name in self.at if name.endswith(" sums")]
+        for name in (*sums, "loss", "now", "dstate"):
             self.clear(name)
         for index, array in enumerate(state):
             offset = index * self.array_size * self.itemsize
@@ -243,8 +247,10 @@ class CudaChain:
         for name, shape in shapes.items():
             grads[name] = self.device.empty(shape, self.dtype)
             count = int(np.prod(shape))
-            to = self.device.address(grads[name])
-            self.launch("round_sums", self.at[f"{name} sums"], to, count, grid=self.across(count))
+            to, sums = self.device.address(grads[name]), self.at[f"{name} sums"]
+            if name == "b_h":
+                sums += (self.columns - count) * WORD
+            self.launch("round_sums", sums, to, count, grid=self.across(count))
         last, dstate = self.state_arrays("last"), self.state_arrays("dstate")
         bad_step = self.device.fetch(self.at["now"], NOW_WORDS, np.int64)[BAD_STEP]
         loss = self.device.fetch(self.at["loss"], 1, np.float64)[0]
@@ -355,8 +361,8 @@ class CudaChain:
         self.launch(
             "forward", at[from_], at[f"{from_} done"], at[to], at[f"{to} done"], internal,
             at["W_h"], at["W_x" if self.tokens else "projected"],
-            at["tokens"] if self.tokens else 0, at["b"], step, self.block_steps, self.batch,
-            self.hidden_size, self.state_nbytes // self.itemsize,
+            at["tokens"] if self.tokens else 0, at["b"], at.get("b_h", 0), step,
+            self.block_steps, self.batch, self.hidden_size, self.state_nbytes // self.itemsize,
             self.internal_nbytes // self.itemsize, grid=(across, down, count),
         )  # fmt: skip
 
@@ -457,11 +463,11 @@ class CudaChain:
             grid=grid,
         )  # fmt: skip
         self.launch(
-            "deltas", at["now"], at["dstate"], at["dy"], at["W_y"], at["da"], at["h_rows"],
+            "deltas", at["now"], at["dstate"], at["dy"], at["W_y"], at["da"], self.du, at["h_rows"],
             at["head_state"], *steps, B, H, V,
         )  # fmt: skip
         self.launch(
-            "back", at["now"], at["da"], at["W_h"], at["dstate"], at["losses"], at["scale"],
+            "back", at["now"], self.du, at["W_h"], at["dstate"], at["losses"], at["scale"],
             at["loss"], self.block_steps, B, H, self.columns,
         )  # fmt: skip
 
@@ -472,7 +478,9 @@ class CudaChain:
     def flush(self, rows):
         """Add a block to the gradients of the cell."""
         at, N = self.at, self.columns
-        self.launch("W_h", at["h_rows"], at["da"], at["W_h sums"], rows, self.hidden_size, N)
+        self.launch("W_h", at["h_rows"], self.du, at["W_h sums"], rows, self.hidden_size, N)
+        if self.has_b_h:
+            self.launch("column_sums", self.du, at["b_h sums"], rows, N, grid=self.across(N))
         if self.tokens:
             grid = (self.across(N)[0], rows)
             tokens = at["back tokens"]

@@ -7,12 +7,12 @@
 #define GATED 0
 #include "tile.h"
 
-/* The deltas da [block_steps B][G H] and the h_prev that they multiply go to the step's rows of the
+/* The deltas da and du [block_steps B][G H] and the h_prev that du multiplies go to the step's rows of the
    block; h_prev is also what the head of the step before reads. */
 KERNEL __launch_bounds__(THREADS)
     deltas(const integer *now, REAL *dstate, const REAL *dy, const REAL *W_y, REAL *da,
-           REAL *h_rows, REAL *head_state, integer head_steps, integer block_steps, integer B,
-           integer H, integer V)
+           REAL *du, REAL *h_rows, REAL *head_state, integer head_steps, integer block_steps,
+           integer B, integer H, integer V)
 {
     const integer step = now[NOW_STEP];
     const REAL *internal = (const REAL *)now[NOW_INTERNAL];
@@ -31,8 +31,8 @@ KERNEL __launch_bounds__(THREADS)
         for (int j = 0; j < TN; j++)
             if (ROW(i) < B && OWN_COLUMN(j) < H) {
                 const integer at = ROW(i) * H + OWN_COLUMN(j);
-                cell_backward(internal, acc[i][j], dstate,
-                              da + (first + ROW(i)) * GATES * H + OWN_COLUMN(j), at, B * H, H);
+                const integer to = (first + ROW(i)) * GATES * H + OWN_COLUMN(j);
+                cell_backward(internal, acc[i][j], dstate, da + to, du + to, at, B * H, H);
                 h_rows[first * H + at] = head_state[at] = internal[at];
             }
 }

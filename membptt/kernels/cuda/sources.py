@@ -82,7 +82,7 @@ def choose_tile(tiles, rows, columns, multiprocessors):
 
 @cache
 def source(name, cell):
-    """Return the text of NAME.cu for a cell ("rnn", "lstm"), its headers pasted in."""
+    """Return the text of NAME.cu for a cell ("rnn", "lstm", "gru"), its headers pasted in."""
 
     def header(match):
         wanted = f"cell_{cell}.h" if match[1] == "cell.h" else match[1]

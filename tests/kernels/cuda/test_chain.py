@@ -29,7 +29,7 @@ SHAPES = [
     (530, 1, 3, 5, 4),
 ]
 TASKS = [(True, "softmax"), (False, "linear")]
-CELLS = ["rnn", "lstm"]
+CELLS = ["rnn", "lstm", "gru"]
 
 
 def named(cell, loss, bad_step, grads, state, state_grad):
@@ -98,7 +98,9 @@ def test_bits_of_the_compiled_chain(window, emulated, cell, tokens, head, dtype,
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
-@pytest.mark.parametrize("cell, tokens, head", [("rnn", *TASKS[0]), ("lstm", *TASKS[1])])
+@pytest.mark.parametrize(
+    "cell, tokens, head", [("rnn", *TASKS[0]), ("lstm", *TASKS[1]), ("gru", *TASKS[0])]
+)
 def test_bits_do_not_depend_on_the_schedule(window, emulated, cell, tokens, head, strategy):
     T, B = 23, 40  # 12 steps to a block
     case = window(cell, T, B, 4, 7, 5, tokens=tokens, head=head)

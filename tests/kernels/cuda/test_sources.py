@@ -45,7 +45,7 @@ def compile_cuda():
 @pytest.mark.parametrize("itemsize", [4, 8])
 @pytest.mark.parametrize("file", sources.KERNELS)
 def test_nvrtc_compiles_every_file(compile_cuda, file, itemsize, arch, tiles):
-    for cell in ("rnn", "lstm"):
+    for cell in ("rnn", "lstm", "gru"):
         text = sources.source(file, cell)
         for tile in tiles_of(file)[tiles] or (None,):
             options = sources.options(file, itemsize, tile)
