@@ -11,12 +11,14 @@ from tqdm import tqdm
 from membptt.arrays import BACKENDS, usable
 from membptt.checks import DTYPES
 from membptt.cli.interrupts import Deferred
+from membptt.cli.ranks import ranks, together
 from membptt.cli.values import real, whole
 from membptt.executor.executor import HOST_ONLY
 from membptt.memory import format_bytes
 from membptt.solver import STRATEGIES
 from membptt.training.checkpoint import check_writable, load_checkpoint, save_checkpoint
 from membptt.training.measure import PeakMeter
+from membptt.training.parallel import REDUCTIONS
 from membptt.training.rates import DECAYS
 from membptt.training.settings import (
     CELLS,
@@ -52,6 +54,19 @@ def add_arguments(subparsers):
     add("--batch", type=whole, metavar="B", help=f"windows side by side ({default('batch')})")
     add("--hidden", type=whole, metavar="H", help=f"hidden units ({default('hidden')})")
     add("--layers", type=whole, metavar="N", help=f"on one another ({default('layers')})")
+    add(
+        "--parts",
+        type=whole,
+        metavar="P",
+        help="cut the batch into P parts, each back-propagated on its own within --memory; bits "
+        "depend on P, not on the number of processes that mpirun starts (default: that number)",
+    )
+    add(
+        "--reduction",
+        choices=REDUCTIONS,
+        help="how processes add up their gradients: in a tree, which gives the same bits for any "
+        f"number of them, or by MPI's own all-reduce ({default('reduction')})",
+    )
     add("--cell", choices=tuple(CELLS), help=f"kind of network ({default('cell')})")
     add("--strategy", choices=tuple(STRATEGIES), help=f"of schedules ({default('strategy')})")
     add(
@@ -146,16 +161,16 @@ def run(args, out):
     int
         The exit code: 0, or 130 after a Ctrl-C.
     """
-    settings, saved = choose_settings(args)
-    if args.save is not None:
-        check_writable(args.save)
-    corpus = load_corpus(settings)
+    with ranks() as comm:
+        return run_with(comm, args, out)
+
+
+def run_with(comm, args, out):
+    """Do what `run` does, together with the other processes of `comm` if there are any."""
     meter = PeakMeter()
     try:
-        trainer = make_trainer(settings, corpus, meter)
-        trainer.executor.verify = args.verify
-        if saved is not None:
-            restore(trainer, saved, args.resume, settings.updates)
+        with together(comm):
+            settings, trainer = prepare(args, meter, comm)
         print(describe(settings, trainer), file=sys.stderr)
         interrupted = train(trainer, settings, args.save)
     finally:
@@ -171,14 +186,27 @@ def run(args, out):
     return 130 if interrupted else 0
 
 
-def choose_settings(args):
+def prepare(args, meter, comm):
+    """Return the settings, and the trainer before its next update."""
+    settings, saved = choose_settings(args, 1 if comm is None else comm.Get_size())
+    if args.save is not None:
+        check_writable(args.save)
+    trainer = make_trainer(settings, load_corpus(settings), meter, comm)
+    trainer.executor.verify = args.verify
+    if saved is not None:
+        restore(trainer, saved, args.resume, settings.updates)
+    return settings, trainer
+
+
+def choose_settings(args, processes):
     """Return the settings, and the arrays of the checkpoint to go on from or None."""
     given = {name: value for name, value in vars(args).items() if hasattr(Settings, name)}
     if given.get("backend") == "auto":
         del given["backend"]
     if args.resume is None:
         strategy = given.get("strategy", Settings.strategy)
-        return Settings(**({"backend": best_backend(strategy)} | given)), None
+        chosen = {"backend": best_backend(strategy), "parts": processes}
+        return Settings(**(chosen | given)), None
     settings, arrays = load_checkpoint(args.resume)
     return Settings.from_dict(settings, args.resume).resumed(given, args.resume), arrays
 
@@ -212,8 +240,9 @@ def train(trainer, settings, path):
         mininterval=0.5 if sys.stderr.isatty() else 10,
         dynamic_ncols=True,
     )
+    stopped = False
     with bar, Deferred() as interrupt:
-        while trainer.updates < settings.updates and not interrupt.asked:
+        while trainer.updates < settings.updates and not stopped:
             update = trainer.update()
             bar.set_postfix_str(
                 f"{update.bits:.3f} bits/char, {update.forward_steps} forward steps, "
@@ -221,19 +250,28 @@ def train(trainer, settings, path):
                 refresh=bar.n == bar.initial,  # the first one is worth waiting for
             )
             bar.update()
-            if path is not None and time.monotonic() - saved_at > SAVE_SECONDS:
+            if path is not None and agreed(trainer, time.monotonic() - saved_at > SAVE_SECONDS):
                 try:
                     save(path, settings, trainer)
                 except ValueError as error:  # there may be room again the next time
                     bar.write(f"membptt train: warning: {error}", file=sys.stderr)
                 saved_at = time.monotonic()
-    return interrupt.asked
+            stopped = agreed(trainer, interrupt.asked)
+    return stopped
+
+
+def agreed(trainer, flag):
+    """Return whether one of the processes says so: all have to do the same."""
+    return flag if trainer.parts is None else trainer.parts.agreed(flag)
 
 
 def save(path, settings, trainer):
     """Write a checkpoint, or raise a ValueError that says why it cannot be written."""
+    arrays = trainer.arrays()
+    if trainer.parts is not None and trainer.parts.rank > 0:
+        return  # one process writes
     try:
-        save_checkpoint(path, settings.as_dict(), trainer.arrays())
+        save_checkpoint(path, settings.as_dict(), arrays)
     except OSError as error:
         raise ValueError(
             f"save is {path!r}, which cannot be written ({error.strerror}); make room, or give "

@@ -1,7 +1,8 @@
 """How many threads the compiled chains use.
 
-Results have the same bits for any number. By default all cores that this process may run on, or
-MEMBPTT_NUM_THREADS; a step too small to share runs on one.
+Results have the same bits for any number. By default all cores that this process may run on, its
+share of them where MPI started several processes on this machine, or MEMBPTT_NUM_THREADS; a step
+too small to share runs on one.
 """
 
 import os
@@ -9,6 +10,8 @@ import os
 from membptt.checks import integer
 
 VARIABLE = "MEMBPTT_NUM_THREADS"
+# How many processes MPI started on this machine: Open MPI, MPICH and those after it, srun.
+NEIGHBOURS = ("OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "SLURM_NTASKS_PER_NODE")
 
 # Handing out a phase costs a few tenths of a microsecond; below about 1.5 µs of multiplications a
 # step, sharing loses more than it gains.
@@ -21,7 +24,10 @@ def thread_count(threads=None):
         return integer("threads", threads, minimum=1)
     stated = os.environ.get(VARIABLE)
     if stated is None:
-        return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+        here = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+        known = [os.environ.get(name, "") for name in NEIGHBOURS]
+        processes = max([1, *(int(number) for number in known if number.isdecimal())])
+        return max(1, min(here, os.cpu_count() // processes))
     if not stated.isdecimal() or int(stated) < 1:
         raise ValueError(f"{VARIABLE} is {stated!r}; give a whole number from 1")
     return int(stated)

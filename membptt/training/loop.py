@@ -83,6 +83,9 @@ class Trainer:
         allocate nothing that they did not.
     disk : path, optional
         Folder for strategy disk.
+    parts : membptt.training.parallel.Parts, optional
+        Back-propagate the batch part by part, other processes' parts among them; `schedule` is then
+        for the rows of one part.
 
     Attributes
     ----------
@@ -104,7 +107,17 @@ class Trainer:
     """
 
     def __init__(
-        self, cell, head, schedule, corpus, optimizer, batch, clip=1.0, meter=None, disk=None
+        self,
+        cell,
+        head,
+        schedule,
+        corpus,
+        optimizer,
+        batch,
+        clip=1.0,
+        meter=None,
+        disk=None,
+        parts=None,
     ):
         for name, size in (("input_size", cell.input_size), ("head's outputs", head.outputs)):
             if size != len(corpus.alphabet):
@@ -120,9 +133,10 @@ class Trainer:
         self.optimizer = optimizer
         self.clip = positive("clip", clip, largest=math.inf)
         self.windows = Windows(corpus, schedule.steps, batch)
-        self.executor = Executor(cell, schedule, batch, disk=disk)
+        self.parts = parts
+        self.executor = Executor(cell, schedule, batch if parts is None else parts.rows, disk=disk)
         self.updates = self.position = 0
-        self.state = cell.zero_state(batch)
+        self.state = self.zero_state()
         self.last = self.loss_first = self.loss_last = None
         self.seconds = []
         self.arena_peak_bytes = None
@@ -152,7 +166,7 @@ class Trainer:
         self.optimizer.params.update(all_params(self.cell, self.head))  # some may be other arrays
         try:
             with np.errstate(over="ignore", invalid="ignore"):  # what overflows is found and named
-                result = self.executor.run(inputs, self.head.with_targets(targets), self.state)
+                result = self.back_propagate(inputs, targets)
                 with self.scratch():
                     norm = clip_by_norm(result.grads, self.clip)
                     if not math.isfinite(norm):
@@ -163,7 +177,7 @@ class Trainer:
         self.position = self.windows.after(self.position)
         self.state = result.state
         if self.position == 0:
-            self.state = self.cell.zero_state(self.windows.batch)
+            self.state = self.zero_state()
         self.updates = number
         self.loss_last = result.loss
         if number == 1:
@@ -184,6 +198,19 @@ class Trainer:
             seconds,
         )
         return self.last
+
+    def back_propagate(self, inputs, targets):
+        """Return the `Result` of one window, of the whole batch's gradient."""
+        if self.parts is None:
+            return self.executor.run(inputs, self.head.with_targets(targets), self.state)
+        return self.parts.run(self.executor, self.head, inputs, targets, self.state)
+
+    def zero_state(self):
+        """Return a hidden state of zeros for the rows that this process has."""
+        rows = self.windows.batch
+        if self.parts is not None:
+            rows = self.parts.own.stop - self.parts.own.start
+        return self.cell.zero_state(rows)
 
     @contextmanager
     def scratch(self):
@@ -253,12 +280,15 @@ class Trainer:
         return found
 
     def arrays(self):
-        """Return all that training goes on from, by name: what `restore` takes."""
+        """Return all that training goes on from, by name: what `restore` takes.
+
+        Of several processes all have to call this: each has the hidden state of its own rows.
+        """
         params = {f"param/{name}": array for name, array in self.optimizer.params.items()}
         moments = {f"optimizer/{name}": array for name, array in self.optimizer.arrays().items()}
         copied = {name: np.array(to_host(array)) for name, array in (params | moments).items()}
         state = {
-            f"state/{name}": to_host(array)
+            f"state/{name}": self.of_all_rows(to_host(array))
             for name, array in zip(self.cell.hidden_names, self.state, strict=True)
         }
         losses = [math.nan if x is None else x for x in (self.loss_first, self.loss_last)]
@@ -273,6 +303,10 @@ class Trainer:
                 "alphabet": np.array([ord(character) for character in self.corpus.alphabet]),
             }
         )
+
+    def of_all_rows(self, array):
+        """Return the rows of all processes."""
+        return array if self.parts is None else self.parts.gathered(array)
 
     def restore(self, arrays):
         """Go on from what `arrays` returned, to the same bits as without the interruption.
@@ -296,8 +330,9 @@ class Trainer:
         self.optimizer.restore(
             {name: arrays[f"optimizer/{name}"] for name in self.optimizer.arrays()}
         )
+        rows = slice(None) if self.parts is None else self.parts.own
         self.state = tuple(
-            from_host(arrays[f"state/{name}"], namespace(mine))
+            from_host(arrays[f"state/{name}"][rows], namespace(mine))
             for name, mine in zip(self.cell.hidden_names, self.state, strict=True)
         )
         self.updates = int(arrays["updates"])

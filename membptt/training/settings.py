@@ -11,6 +11,7 @@ from membptt.training.corpus import Corpus, Windows
 from membptt.training.heads import SoftmaxHead
 from membptt.training.loop import Trainer, all_params
 from membptt.training.optimizers import SGD, Adam, AdamW
+from membptt.training.parallel import Parts
 from membptt.training.rates import DECAYS, LearningRate
 
 CELLS = {"lstm": LSTM, "rnn": RNN, "gru": GRU}
@@ -62,6 +63,10 @@ class Settings:
     decay_updates : int or None
         The update at which the decay ends; None for `updates`. It stays what it was when `updates`
         is changed later.
+    parts : int
+        Into how many parts the batch is cut, each back-propagated on its own.
+    reduction : str
+        How several processes add up; see `membptt.training.parallel`.
     disk : str or None
         Folder for strategy "disk"; None for the system's folder for temporary files.
     disk_budget : str or int or None
@@ -89,6 +94,8 @@ class Settings:
     decay_to: float | None = None
     decay_updates: int | None = None
     dtype: str = "float32"
+    parts: int = 1
+    reduction: str = "tree"
     disk: str | None = None
     disk_budget: str | int | None = None
 
@@ -98,7 +105,7 @@ class Settings:
                 raise ValueError(
                     f"{name} is {getattr(self, name)!r}; give one of {', '.join(known)}"
                 )
-        for name in ("steps", "batch", "hidden", "layers", "updates"):
+        for name in ("steps", "batch", "hidden", "layers", "updates", "parts"):
             integer(name, getattr(self, name), minimum=1)
         for name, (other, values, usual) in DEPENDENT.items():
             chosen, value = getattr(self, other), getattr(self, name)
@@ -166,8 +173,15 @@ def load_corpus(settings):
     return corpus
 
 
-def make_trainer(settings, corpus, meter=None):
-    """Return a `Trainer` before its first update; a `PeakMeter` sees all that it allocates."""
+def make_trainer(settings, corpus, meter=None, comm=None):
+    """Return a `Trainer` before its first update; a `PeakMeter` sees all that it allocates.
+
+    `comm` are the processes that share the work (mpi4py), None for this one alone.
+    """
+    parts, batch = None, settings.batch
+    if settings.parts > 1 or comm is not None:
+        parts = Parts(settings.parts, settings.batch, comm, settings.reduction)
+        batch = parts.rows
     size, seed = len(corpus.alphabet), settings.seed
     cell = make_cell(
         settings.cell,
@@ -178,21 +192,21 @@ def make_trainer(settings, corpus, meter=None):
         seed,
         settings.backend,
     )
-    memory = budget(settings, cell)
+    memory = budget(settings, cell, batch)
     if settings.strategy == "disk":
         disk = settings.disk or tempfile.gettempdir()
-        plan, _ = disk_schedule(
-            settings.steps, memory, cell, settings.batch, disk, settings.disk_budget
-        )
+        plan, _ = disk_schedule(settings.steps, memory, cell, batch, disk, settings.disk_budget)
     elif settings.strategy == "expand":
         disk = None
-        plan, _ = expand_schedule(settings.steps, memory, cell, settings.batch)
+        plan, _ = expand_schedule(settings.steps, memory, cell, batch)
     else:
         disk = None
-        plan = schedule(settings.steps, memory, settings.strategy, cell, settings.batch)
+        plan = schedule(settings.steps, memory, settings.strategy, cell, batch)
     head = SoftmaxHead(settings.hidden, size, settings.dtype, seed, settings.backend)
     optimizer = make_optimizer(settings, all_params(cell, head))
-    return Trainer(cell, head, plan, corpus, optimizer, settings.batch, settings.clip, meter, disk)
+    return Trainer(
+        cell, head, plan, corpus, optimizer, settings.batch, settings.clip, meter, disk, parts
+    )
 
 
 def make_cell(kind, inputs, hidden, layers=1, dtype="float32", seed=0, backend="cython"):
@@ -216,10 +230,10 @@ def make_optimizer(settings, params):
     return OPTIMIZERS[settings.optimizer](params, rate, **given)
 
 
-def budget(settings, cell):
+def budget(settings, cell, batch):
     """Return the memory asked for; by default 2 MiB, and for full BPTT what it needs."""
     if settings.memory is not None:
         return settings.memory
     if settings.strategy == "full":
-        return settings.steps * cell.internal_nbytes(settings.batch)
+        return settings.steps * cell.internal_nbytes(batch)
     return MEMORY
