@@ -126,10 +126,13 @@ class ndarray(NDArrayOperatorsMixin):
     def __repr__(self):
         return f"standin.{self.host!r}"
 
-    def get(self):
-        """Return a copy on the host."""
+    def get(self, stream=None, out=None, blocking=True):
+        """Return a copy on the host, in `out` if it is given."""
         counts.fetched += 1
-        return self.host.copy()
+        if out is None:
+            return self.host.copy()
+        out[...] = self.host
+        return out
 
     def __float__(self):
         return float(self.get())
@@ -209,13 +212,17 @@ def asarray(source, dtype=None):
 class Stream:
     """The order of work; copies from pinned memory are under way until somebody waits."""
 
-    def __init__(self):
+    def __init__(self, non_blocking=False):
         self.asked = 0  # copies so far
         self.pending = []  # number, source and what it held
 
     def synchronize(self):
         """Wait for all."""
         self.finish(self.asked)
+
+    def wait_event(self, event):
+        """What is asked from now on comes after the event; here everything is done at once."""
+        assert event.marked is not None
 
     def finish(self, number):
         """Wait for the copies up to this number."""
@@ -273,6 +280,7 @@ stream = Stream()
 cuda = SimpleNamespace(
     runtime=SimpleNamespace(getDeviceCount=lambda: 1),
     get_current_stream=lambda: stream,
+    get_elapsed_time=lambda begin, end: 0.0,
     alloc_pinned_memory=bytearray,
     Event=Event,
     Stream=Stream,

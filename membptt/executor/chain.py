@@ -19,13 +19,19 @@ class NoHead:
     params: dict = {}  # noqa: RUF012 - it stays empty
 
 
-def make_chain(cell, head, steps, batch, ledger=None, isa=None):
+def make_chain(cell, head, steps, batch, ledger=None, isa=None, input_grads=False):
     """Return the chain of the cell's backend.
 
     On a device it writes into `ledger` what it holds there; `isa` names an instruction set of the
-    compiled kernels, by default the best that the processor has.
+    compiled kernels, by default the best that the processor has. `input_grads` asks for a chain
+    that gives the derivative by the inputs, which those of the CUDA kernels do not.
     """
-    if cell.backend == "cupy" and CudaChain.fits(cell, head) and compiles_kernels():
+    if (
+        cell.backend == "cupy"
+        and not input_grads
+        and CudaChain.fits(cell, head)
+        and compiles_kernels()
+    ):
         return CudaChain(cell, head, steps, batch, ledger)
     if cell.backend != "cython":
         return PlainChain(cell, head, steps, batch, ledger)

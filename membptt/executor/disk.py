@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from membptt.arrays import array_module
 from membptt.executor._spill import Spill, spill_file
 from membptt.executor.measure import forward_seconds
 from membptt.memory import parse_bytes
@@ -47,12 +48,37 @@ class DiskSpeed:
 def measure(cell, batch, folder):
     """Return the `DiskSpeed` of a cell on this machine and of a folder.
 
+    For a cell on a device, `folder` is None: its states go to the host's memory.
+
     Raises
     ------
     ValueError
         If the folder cannot be used.
     """
+    if cell.backend == "cupy":
+        return DiskSpeed(forward_seconds(cell, batch), *host_rates(array_module("cupy")))
     return DiskSpeed(forward_seconds(cell, batch), *folder_rates(folder), latency(folder))
+
+
+def host_rates(xp):
+    """Return bytes a second from a device to page-locked memory and back, and a copy's latency."""
+    stream = xp.cuda.get_current_stream()
+
+    def seconds(nbytes, to_host):
+        memory = xp.cuda.alloc_pinned_memory(nbytes)
+        host, there = np.frombuffer(memory, np.uint8, nbytes), xp.zeros(nbytes, dtype=np.uint8)
+        for _ in range(2):  # the first copy sets things up
+            stream.synchronize()
+            started = time.perf_counter()
+            if to_host:
+                there.get(stream=stream, out=host, blocking=False)
+            else:
+                there.set(host, stream=stream)
+            stream.synchronize()
+        return time.perf_counter() - started
+
+    write, read = (SAMPLE / seconds(SAMPLE, to_host) for to_host in (True, False))
+    return write, read, max(seconds(1, True), seconds(1, False))
 
 
 def latency(folder):
@@ -104,8 +130,8 @@ def disk_schedule(steps, memory, cell, batch, folder, disk_budget=None, speed=No
         The budget in memory.
     cell : membptt.Cell
     batch : int
-    folder : path
-        Where states will go.
+    folder : path or None
+        Where states will go; None for a cell on a device.
     disk_budget : str or int, optional
         Most bytes on disk.
     speed : DiskSpeed, optional

@@ -16,6 +16,7 @@ from membptt.executor._spill import Spill
 from membptt.executor.arena import Arena, SlotArena
 from membptt.executor.chain import make_chain
 from membptt.executor.result import Result, Stats
+from membptt.executor.tier import HostTier
 from membptt.executor.window import (
     check_finite,
     check_inputs,
@@ -29,7 +30,6 @@ from membptt.memory import Ledger
 # Strategies that run on the host alone, and why.
 HOST_ONLY = {
     "lookahead": "it runs two lanes on two threads of the CPU",
-    "disk": "its states go from the host's memory to a file",
 }
 
 
@@ -50,7 +50,8 @@ class Executor:
         Run the readable loop even for compiled cells, to step through it or to compare.
 
     disk : path, optional
-        Folder for strategy disk; by default the system's folder for temporary files.
+        Folder for strategy disk; by default the system's folder for temporary files. A device's
+        states go to the host's memory instead: leave it out there.
     disk_rate : float
         Bytes a second at most to and from it, to try slow storage; 0 for no limit.
     verify : bool
@@ -84,7 +85,7 @@ class Executor:
         verify=False,
         input_grads=False,
     ):
-        check_runs_on(cell.backend, schedule)
+        check_runs_on(cell.backend, schedule, disk)
         self.cell = cell
         self.schedule = schedule
         self.batch = integer("batch", batch, minimum=1)
@@ -147,7 +148,9 @@ class Executor:
         fitted[""] = getattr(head, "kernel", None)
         if self.chain is None or fitted != self.fitted:  # a chain's workspace fits one kind of head
             self.chain = None  # what it holds on a device goes before the next one takes as much
-            self.chain = make_chain(cell, head, steps, batch, self.ledger)
+            self.chain = make_chain(
+                cell, head, steps, batch, self.ledger, input_grads=self.input_grads
+            )
             self.fitted = fitted
         by_inputs = room_for_input_grads(cell, inputs) if self.input_grads else None
         self.chain.by_inputs = by_inputs
@@ -179,7 +182,17 @@ class Executor:
         return Result(loss, grads, last, state_grad, stats, trace, transfers, by_inputs)
 
     def open_spill(self):
-        """Reserve the file for one run's states on disk, and start its thread."""
+        """Reserve room for one run's states in a file, or of a device's on the host."""
+        if self.cell.backend == "cupy":
+            return HostTier(
+                self.schedule.steps,
+                self.schedule.intervals.interval,
+                self.arena.sizes[0],
+                self.arena.buffer,
+                self.schedule.buffers,
+                array_module("cupy"),
+                self.chain.stream,
+            )
         return Spill(
             tempfile.gettempdir() if self.disk is None else self.disk,
             self.schedule.steps,
@@ -268,8 +281,13 @@ def bptt(
     return executor._run(inputs, head, state)
 
 
-def check_runs_on(backend, schedule):
+def check_runs_on(backend, schedule, disk):
     """Raise if the schedule needs what a device does not have."""
+    if backend == "cupy" and disk is not None:
+        raise ValueError(
+            f"disk is {disk!r} with backend 'cupy', whose states go to the host's memory; leave it "
+            "out"
+        )
     if backend != "cupy" or schedule.strategy not in HOST_ONLY:
         return
     raise ValueError(

@@ -53,6 +53,11 @@ class PlainChain:
         self.sums = None  # of the hidden states (kernels/_sums.pyx), to check what is run again
 
     @property
+    def stream(self):
+        """What the steps run in, on a device."""
+        return self.xp.cuda.get_current_stream()
+
+    @property
     def workspace_nbytes(self):
         """Bytes beside NumPy's temporaries of one step: the blocks of inputs that are kept.
 

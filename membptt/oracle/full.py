@@ -35,7 +35,7 @@ def full_bptt(cell, inputs, head, state=None, input_grads=False):
     state = check_window(cell, inputs, head, state, steps, batch)
     size = cell.internal_nbytes(batch)
     stored = array_module(cell.backend).empty(steps * size, dtype=np.uint8)
-    chain = make_chain(cell, head, steps, batch)
+    chain = make_chain(cell, head, steps, batch, input_grads=input_grads)
     by_inputs = room_for_input_grads(cell, inputs) if input_grads else None
     chain.by_inputs = by_inputs
     chain.begin(inputs, head, state, stored)

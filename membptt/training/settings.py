@@ -194,7 +194,9 @@ def make_trainer(settings, corpus, meter=None, comm=None):
     )
     memory = budget(settings, cell, batch)
     if settings.strategy == "disk":
-        disk = settings.disk or tempfile.gettempdir()
+        disk = settings.disk
+        if disk is None and settings.backend != "cupy":
+            disk = tempfile.gettempdir()
         plan, _ = disk_schedule(settings.steps, memory, cell, batch, disk, settings.disk_budget)
     elif settings.strategy == "expand":
         disk = None

@@ -219,9 +219,7 @@ def test_a_block_that_grows_is_sent_once(device):
     assert served[0].get().tolist() == steps[9].tolist()
 
 
-@pytest.mark.parametrize(
-    "strategy, reason", [("lookahead", "two threads of the CPU"), ("disk", "to a file")]
-)
+@pytest.mark.parametrize("strategy, reason", [("lookahead", "two threads of the CPU")])
 def test_what_a_device_does_not_run_is_refused(device, problem, strategy, reason):
     network, inputs, head, _ = problem("cupy")
     schedule = mb.schedule(29, 8 * network.internal_nbytes(3), strategy, network, 3)

@@ -273,6 +273,11 @@ class CudaChain:
 
     # -- the moves --------------------------------------------------------------------------------
 
+    @property
+    def stream(self):
+        """What the steps run in."""
+        return self.device.stream
+
     def restart(self, source, at=0):
         """Make the working hidden state the one that `source` names, `at` in the arena."""
         to, from_ = self.at[self.side], self.arena_at + at
