@@ -52,7 +52,7 @@ C and run the whole chain on an emulated device (threads between barriers in two
 round every buffer, work done as late as the device may do it, graphs replayed with the arguments
 that were captured), and compare with the compiled chain bit for bit. NVRTC compiles every file for
 sm_80 and sm_90; the code it gives is searched for approximations and for arrays outside of
-registers. `CudaDevice` runs on a stand-in for the calls of CuPy that it makes, from `mb.bptt` and the
-training loop down; CuPy itself and a real device it has not met. The chain is for cells of one
+registers. `CudaDevice` runs on a stand-in for the calls of CuPy that it makes, from `mb.bptt` and
+the training loop down; CuPy itself and a real device it has not met. The chain is for cells of one
 layer: a `Stack` runs on its own code.
 """

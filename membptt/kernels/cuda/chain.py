@@ -53,7 +53,11 @@ class CudaChain:
     ----------
     nbytes : dict of str to int
         The bytes of each buffer.
+    captures : bool
+        Whether launches are captured as graphs and replayed; no bit depends on it.
     """
+
+    captures = True
 
     def __init__(self, cell, bound, steps, batch, ledger=None, device=None):
         self.device = device = CudaDevice(ledger) if device is None else device
@@ -303,7 +307,7 @@ class CudaChain:
             self.prepare_inputs(step + 1, end)
             while step < end:
                 run = min(alone, end) - step
-                if run >= 2 and self.counted and self.sums is None:
+                if run >= 2 and self.captures and self.counted and self.sums is None:
                     run = min(LONGEST_RUN, 1 << (run.bit_length() - 1))
                     self.device.replay(self.run_graph(run))
                     step += run
@@ -439,7 +443,9 @@ class CudaChain:
             self.hidden_size,
             self.outputs,
         )
-        if "backward" in self.graphs:
+        if not self.captures:
+            self.backward_rest()
+        elif "backward" in self.graphs:
             self.device.replay(self.graphs["backward"])
         else:  # once outside of a graph: by then every kernel is loaded
             self.backward_rest()
