@@ -28,17 +28,41 @@ def signatures(text):
     }
 
 
-def build(compiler, stem, text, macros):
-    """Compile the text of a .cu file as C; return the library and its kernels' parameters."""
-    found = signatures(text)
-    lines = [f"#define {key} {value}" for key, value in macros.items()]
-    lines += [f'#include "{HEADER}"', text]
-    for name, types in found.items():
-        values = ", ".join(f"({kind})a[{i}]" for i, kind in enumerate(types))
-        lines.append(f"void call_{name}(const int64_t *a) {{ {name}({values}); }}")
-    Path(f"{stem}.c").write_text("\n".join(lines), encoding="utf-8")
-    subprocess.run([*compiler, *FLAGS.split(), "-o", f"{stem}.so", f"{stem}.c", "-lm"], check=True)
-    return ctypes.CDLL(f"{stem}.so"), found
+class Compiler:
+    """Compiles the text of .cu files as C, each once.
+
+    Parameters
+    ----------
+    command : list of str
+        The C compiler's.
+    folder : Path
+        For what is compiled.
+    """
+
+    def __init__(self, command, folder):
+        self.command, self.folder = command, folder
+        self.libraries = {}
+
+    def library(self, text, macros):
+        """Return the library, and the types of each kernel's parameters by its name."""
+        key = text, tuple(macros.items())
+        if key not in self.libraries:
+            self.libraries[key] = self.build(text, macros), signatures(text)
+        return self.libraries[key]
+
+    def build(self, text, macros):
+        """Return the library: the kernels, and for each a call with its arguments as words."""
+        lines = [f"#define {key} {value}" for key, value in macros.items()]
+        lines += [f'#include "{HEADER}"', text]
+        for name, types in signatures(text).items():
+            values = ", ".join(f"({kind})a[{i}]" for i, kind in enumerate(types))
+            lines.append(f"void call_{name}(const int64_t *a) {{ {name}({values}); }}")
+        stem = self.folder / f"kernels{len(self.libraries)}"
+        source = stem.with_suffix(".c")
+        source.write_text("\n".join(lines), encoding="utf-8")
+        command = [*self.command, *FLAGS.split(), "-o", f"{stem}.so", str(source), "-lm"]
+        subprocess.run(command, check=True)
+        return ctypes.CDLL(f"{stem}.so")
 
 
 class EmulatedDevice(Device):
@@ -46,22 +70,16 @@ class EmulatedDevice(Device):
 
     Parameters
     ----------
-    compiler : list of str
-        The command.
-    libraries : dict
-        What was compiled so far, kept from test to test.
-    folder : Path
-        For what is compiled.
+    compiler : Compiler
     backwards : bool
         Run threads and blocks in reversed order.
     multiprocessors : int
         Few make the chain choose large tiles, many small ones.
     """
 
-    def __init__(self, compiler, libraries, folder, backwards=False, multiprocessors=4):
+    def __init__(self, compiler, backwards=False, multiprocessors=4):
         super().__init__(multiprocessors)
-        self.compiler, self.libraries, self.folder = compiler, libraries, folder
-        self.backwards = backwards
+        self.compiler, self.backwards = compiler, backwards
         self.arrays = []
         self.queue = []
         self.recording = None
@@ -142,13 +160,9 @@ class EmulatedDevice(Device):
     # -- kernels ----------------------------------------------------------------------------------
 
     def kernel(self, file, name, cell, itemsize, tile=None):
-        key = file, cell, itemsize, tile
-        if key not in self.libraries:
-            stem = self.folder / f"{file}_{len(self.libraries)}"
-            text, macros = sources.source(file, cell), sources.defines(file, itemsize, tile)
-            self.libraries[key] = build(self.compiler, stem, text, macros)
-            assert tuple(self.libraries[key][1]) == sources.KERNELS[file]
-        library, found = self.libraries[key]
+        text, macros = sources.source(file, cell), sources.defines(file, itemsize, tile)
+        library, found = self.compiler.library(text, macros)
+        assert tuple(found) == sources.KERNELS[file]
         return name, library, len(found[name])
 
     def start(self, kernel, grid, threads, arguments):

@@ -20,13 +20,12 @@ pytestmark = pytest.mark.skipif(
 )
 
 STRATEGIES = ["hsm", "ism", "msm", "optimal", "expand"]
-# (T, B, I, H, V): ones, odd sizes, several blocks, a batch beyond one block, long runs
+# (T, B, I, H, V): ones, odd sizes, several blocks, a batch beyond one block
 SHAPES = [
     (1, 1, 1, 1, 1),
     (13, 3, 5, 37, 6),
     (40, 20, 4, 9, 19),
     (2, 520, 5, 16, 9),
-    (530, 1, 3, 5, 4),
 ]
 TASKS = [(True, "softmax"), (False, "linear")]
 CELLS = ["rnn", "lstm", "gru"]
@@ -95,6 +94,13 @@ def test_bits_of_the_compiled_chain(window, emulated, cell, tokens, head, dtype,
         device = emulated(backwards=backwards)
         schedule = mb.schedule(T, T * case.cell.internal_nbytes(B), "full", case.cell, B)
         equal(under_schedule(case, device, schedule), wanted)
+
+
+@pytest.mark.parametrize("tokens, head", TASKS)
+def test_bits_of_a_long_window(window, emulated, tokens, head):
+    case = window("rnn", 530, 1, 3, 5, 4, tokens=tokens, head=head)  # 512 steps to a block
+    schedule = mb.schedule(530, "8 KiB", "optimal", case.cell, 1)
+    equal(under_schedule(case, emulated(), schedule), compiled_bits(case))
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)

@@ -16,34 +16,33 @@ KERNEL __launch_bounds__(THREADS) own(int64_t *out)
 """
 
 
-def outcome(device, size=32):
-    """Run the test's own kernel on new memory; return what it wrote."""
+def outcome(device, barrier, size=32):
+    """Run the kernel with this barrier on new memory; return what it wrote."""
+    library, _ = device.compiler.library(SHARED % barrier, {})
     out = device.take(8 * size)
-    device.launch(device.kernel("own", "own", None, 0), (1, 1), 32, (out,))
+    device.launch(("own", library, 1), (1, 1), 32, (out,))
     return device.fetch(out, size, np.int64)
 
 
-def test_a_barrier_orders_threads(build_source):
-    text = SHARED % "__syncthreads();"
+def test_a_barrier_orders_threads(emulated):
     for backwards in (False, True):
-        assert (outcome(build_source(text, backwards=backwards)) == np.roll(range(32), -1)).all()
+        found = outcome(emulated(backwards=backwards), "__syncthreads();")
+        assert (found == np.roll(range(32), -1)).all()
 
 
-def test_a_race_gives_other_bits_backwards(build_source):
-    text = SHARED % ""
-    forwards, backwards = (outcome(build_source(text, backwards=b)) for b in (False, True))
+def test_a_race_gives_other_bits_backwards(emulated):
+    forwards, backwards = (outcome(emulated(backwards=order), "") for order in (False, True))
     assert (forwards != backwards).any()
 
 
-def test_a_barrier_that_some_threads_miss_is_an_error(build_source):
-    device = build_source(SHARED % "if (x < 7) __syncthreads();")
+def test_a_barrier_that_some_threads_miss_is_an_error(emulated):
     with pytest.raises(RuntimeError, match="own: threads wait at a barrier"):
-        outcome(device)
+        outcome(emulated(), "if (x < 7) __syncthreads();")
 
 
-def test_writing_beyond_a_buffer_is_found(build_source):
-    device = build_source(SHARED % "__syncthreads();")
-    outcome(device, size=31)
+def test_writing_beyond_a_buffer_is_found(emulated):
+    device = emulated()
+    outcome(device, "__syncthreads();", size=31)
     with pytest.raises(AssertionError):
         device.check_guards()
 
