@@ -151,6 +151,7 @@ def library(monkeypatch, kernel_compiler):
         Stream=Stream,
         Event=Event,
         get_current_stream=lambda: current,
+        get_elapsed_time=lambda begin, end: 0.0,
         alloc=Memory,
         alloc_pinned_memory=bytearray,
     )
@@ -195,7 +196,7 @@ def test_an_executor_has_the_bits_of_the_compiled_backend(
     wanted = bits(mb.full_bptt(*case.arguments(), case.state))
     moved, bound = on_device(case)
     assert host_bits(bits, mb.full_bptt(moved, case.inputs, bound, case.state)) == wanted
-    for strategy in ("optimal", "expand"):
+    for strategy in ("optimal", "expand", "disk"):
         schedule = mb.schedule(40, 9 * moved.internal_nbytes(2), strategy, moved, 2)
         executor = mb.Executor(moved, schedule, 2, verify=strategy == "expand")
         for _ in range(2):
@@ -203,6 +204,7 @@ def test_an_executor_has_the_bits_of_the_compiled_backend(
             assert isinstance(executor.chain, CudaChain)
             assert isinstance(result.grads["W_h"], standin.ndarray)
             assert host_bits(bits, result) == wanted
+        assert (result.stats.disk_read_bytes > 0) == (strategy == "disk")
         ledger = executor.ledger
         assert ledger.held["workspace"] == result.stats.workspace_bytes
         assert ledger.held["arena"] == result.stats.arena_bytes == len(executor.arena.buffer)
