@@ -5,6 +5,8 @@ what comes from the host goes through two fixed buffers of page-locked memory, o
 other is under way. `CudaDevice` is the real one, by CuPy.
 """
 
+import functools
+
 import numpy as np
 
 from membptt.arrays import array_module, on_device
@@ -95,7 +97,6 @@ class CudaDevice(Device):
         super().__init__(cupy.cuda.Device().attributes["MultiProcessorCount"], ledger)
         self.stream = cupy.cuda.Stream(non_blocking=True)
         self.buffers = []
-        self.kernels = {}
 
     # -- memory -----------------------------------------------------------------------------------
 
@@ -172,13 +173,9 @@ class CudaDevice(Device):
     # -- kernels ----------------------------------------------------------------------------------
 
     def kernel(self, file, name, cell, itemsize, tile=None):
-        """Return a kernel of FILE.cu, compiled once for a tile."""
-        key = file, cell, itemsize, tile
-        if key not in self.kernels:
-            self.kernels[key] = self.cupy.RawModule(
-                code=sources.source(file, cell), options=sources.options(file, itemsize, tile)
-            )
-        return self.kernels[key].get_function(name).kernel
+        """Return a kernel of FILE.cu, compiled for a tile."""
+        code, options = sources.source(file, cell), sources.options(file, itemsize, tile)
+        return module(self.cupy.RawModule, code, options).get_function(name).kernel
 
     def start(self, kernel, grid, threads, arguments):
         """Launch on the stream."""
@@ -197,3 +194,9 @@ class CudaDevice(Device):
     def start_graph(self, graph):
         """Launch a graph on the stream."""
         graph.launch(self.stream)
+
+
+@functools.cache
+def module(make, code, options):
+    """Return a compiled module, loaded once a process, whatever the number of chains."""
+    return make(code=code, options=options)
