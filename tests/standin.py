@@ -215,9 +215,11 @@ class Stream:
     def __init__(self, non_blocking=False):
         self.asked = 0  # copies so far
         self.pending = []  # number, source and what it held
+        self.recorded = self.passed = 0  # events
 
     def synchronize(self):
         """Wait for all."""
+        self.passed = self.recorded
         self.finish(self.asked)
 
     def wait_event(self, event):
@@ -246,16 +248,30 @@ class Event:
 
     def __init__(self, disable_timing=False):
         self.marked = None
+        self.timed = not disable_timing
 
     def record(self, stream):
         """Mark what was asked of the stream up to now."""
+        stream.recorded += 1
         self.marked = stream.asked, stream
+        self.number = stream.recorded
 
     def synchronize(self):
         """Wait for what was marked."""
         if self.marked is not None:
             number, stream = self.marked
+            stream.passed = max(stream.passed, self.number)
             stream.finish(number)
+
+
+def get_elapsed_time(begin, end):
+    """Return milliseconds between two events, which somebody must have waited for."""
+    for event in (begin, end):
+        if not event.timed or event.marked is None:
+            raise RuntimeError("cudaErrorInvalidResourceHandle: invalid resource handle")
+        if event.number > event.marked[1].passed:
+            raise RuntimeError("cudaErrorNotReady: device not ready")
+    return 0.0
 
 
 class ElementwiseKernel:
@@ -280,7 +296,7 @@ stream = Stream()
 cuda = SimpleNamespace(
     runtime=SimpleNamespace(getDeviceCount=lambda: 1),
     get_current_stream=lambda: stream,
-    get_elapsed_time=lambda begin, end: 0.0,
+    get_elapsed_time=get_elapsed_time,
     alloc_pinned_memory=bytearray,
     Event=Event,
     Stream=Stream,

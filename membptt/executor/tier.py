@@ -98,8 +98,9 @@ class HostTier:
         buffer.idle, buffer.step = self.mark(self.stream), None
 
     def close(self):
-        """Wait for the last copy."""
+        """Wait for the last copy, and for the steps: their events are read then."""
         self.side.synchronize()
+        self.stream.synchronize()
 
     def report(self):
         """Return bytes to and from the host, seconds of copies and of waiting for them."""

@@ -1,6 +1,7 @@
 """Backend "cupy" on the stand-in: CuPy's rules are kept, and what runs has NumPy's bits."""
 
 import itertools
+import types
 
 import numpy as np
 import pytest
@@ -297,3 +298,22 @@ def test_without_a_device_there_is_one_line(monkeypatch, capsys):
         assert capsys.readouterr().err.count("\n") == 1
     assert main(["check", "--cell", "rnn", "--strategy", "hsm"]) == 0
     assert "cupy" not in capsys.readouterr().out
+
+
+def test_what_the_standin_has_cupy_has(device):
+    """Names only: they are there without a GPU, wherever CuPy is installed."""
+    cupy = pytest.importorskip("cupy")
+    own = {"wrap", "unwrap", "method", "function", "device_module", "get_elapsed_time"}
+    functions = {
+        name
+        for name, value in vars(device).items()
+        if isinstance(value, types.FunctionType) and not name.startswith("_")
+    }
+    assert len(functions - own) > 15
+    for name in functions - own:
+        assert hasattr(cupy, name), name
+    for name in set(vars(device.ndarray)) - set(vars(object)):
+        assert hasattr(cupy.ndarray, name) or name in ("__index__", "__weakref__"), name
+    for name in vars(device.cuda):
+        assert hasattr(cupy.cuda, name), name
+    assert arrays.add_rows_kernel(cupy).name == "add_rows"

@@ -29,10 +29,28 @@ def test_the_time_loop_waits_for_nothing(device, problem, monkeypatch):
     network, inputs, head, state = problem("cupy", T=40)
     plan = mb.schedule(40, 4 * network.internal_nbytes(3), "disk", network, 3, interval=4)
     executor = mb.Executor(network, plan, 3)
-    with monkeypatch.context() as patch:
-        patch.setattr(device.Stream, "synchronize", lambda self: pytest.fail("waited"))
-        patch.setattr(HostTier, "close", lambda self: None)  # after the loop
-        executor.run(inputs, head, state)
+    wait, close, closed = device.Stream.synchronize, HostTier.close, []
+
+    def after_the_loop(tier):
+        closed.append(tier)
+        monkeypatch.setattr(device.Stream, "synchronize", wait)
+        close(tier)
+
+    monkeypatch.setattr(device.Stream, "synchronize", lambda self: pytest.fail("waited"))
+    monkeypatch.setattr(HostTier, "close", after_the_loop)
+    executor.run(inputs, head, state)
+    assert len(closed) == 1
+
+
+def test_times_are_read_when_both_streams_have_passed(device):
+    tier = HostTier(50, 10, 8, device.zeros(100, dtype=np.uint8), 2, device, device.stream)
+    tier.store(10, tier.acquire(10))
+    tier.prefetch(10)
+    tier.fetch(10)
+    with pytest.raises(RuntimeError, match="cudaErrorNotReady"):
+        tier.report()
+    tier.close()
+    assert tier.report()["disk_read_bytes"] == tier.report()["disk_written_bytes"] == 8
 
 
 def test_planned_from_what_the_device_takes(device, problem):
