@@ -8,18 +8,22 @@ In this order: the tests marked `gpu`; the bits of every strategy against full B
 and against backend "cython"; memory under a limit of the pool of 1.1 times the predicted peak, and
 how often the second iteration asks the pool; seconds of strategies at three sizes, interleaved; the
 kernels against the cells' own code, and graphs against single launches; launches a step; the share
-of the device's peak. Parts that would begin after the time is over are left out, and named.
+of the device's peak. Parts that would begin after the time is over are left out, and named; one
+that fails is named with its error, the others run, and the exit code is 1. What is known is written
+after every part: a machine may be taken away.
 
 --dry puts the stand-in of the tests (tests/standin.py) in the place of CuPy and takes small sizes:
 the same code runs, but for what asks the device itself. Its seconds say nothing about a GPU.
 """
 
 import argparse
+import gc
 import json
 import os
 import subprocess
 import sys
 import time
+import traceback
 from pathlib import Path
 from statistics import median
 
@@ -78,7 +82,10 @@ def tests(_):
         text=True,
         timeout=SECONDS / 2,
     )
-    return {"exit_code": ran.returncode, "last_line": ran.stdout.strip().splitlines()[-1]}
+    if ran.returncode:
+        print(ran.stdout, ran.stderr)
+        raise RuntimeError(f"pytest ends with {ran.returncode}")
+    return {"last_line": ran.stdout.strip().splitlines()[-1]}
 
 
 def bits(_):
@@ -115,6 +122,7 @@ def memory(device):
         case.run(executor)
     found["pool_requests_of_the_second_run"] = count.requests
     del case, executor
+    gc.collect()
     pool.free_all_blocks()
     pool.set_limit(size=int(1.1 * predicted))
     try:
@@ -251,20 +259,26 @@ def main():
         for part in parts:
             print(f"  {part.__name__:<11} {part.__doc__}")
         print("--dry runs the same code on the stand-in of the tests, with small sizes.")
-        return
+        return 0
     started = time.monotonic()
-    found = {"device": device.name, "membptt": mb.__version__, "left_out": []}
+    found = {"device": device.name, "membptt": mb.__version__, "left_out": [], "failed": []}
     for part in parts:
         if time.monotonic() - started > SECONDS * 0.8:
             found["left_out"].append(part.__name__)
             continue
-        found[part.__name__] = part(device)
+        try:
+            found[part.__name__] = part(device)
+        except Exception as error:
+            traceback.print_exc()
+            found[part.__name__] = {"error": f"{type(error).__name__}: {error}"}
+            found["failed"].append(part.__name__)
         print(f"{part.__name__}: {json.dumps(found[part.__name__])}", flush=True)
-    found["seconds"] = time.monotonic() - started
-    with replacing(args.out) as file:
-        json.dump(found, file, indent=1)
+        found["seconds"] = time.monotonic() - started
+        with replacing(args.out) as file:
+            json.dump(found, file, indent=1)
     print(f"{found['device']}; written to {args.out} after {found['seconds']:.0f} s")
+    return 1 if found["failed"] else 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())
