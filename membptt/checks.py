@@ -8,6 +8,7 @@ import sys
 import numpy as np
 
 DTYPES = ("float32", "float64")
+CHECKED = 2**16  # elements under a mask that are checked at a time, over a copy
 
 
 def integer(name, value, *, minimum=None):
@@ -74,17 +75,25 @@ def check_dtype(dtype):
     return np.dtype(found.name)  # the machine's own byte order: compiled code reads no other
 
 
-def check_tokens(name, tokens, count):
+def check_tokens(name, tokens, count, mask=None):
     """Raise unless `tokens` are whole numbers [T, B] from 0 to count - 1.
 
-    Those that are read block by block are checked when they are read.
+    Those that are read block by block are checked when they are read. Where `mask` [T, B] is
+    False, any number will do.
     """
     if tokens.ndim != 2 or tokens.size == 0:
         raise ValueError(f"{name} have shape {tokens.shape}; give [steps, batch], neither empty")
     if tokens.dtype.kind not in "iu":
         raise TypeError(f"{name} are {tokens.dtype}; give whole numbers, for example int64")
-    if isinstance(tokens, np.ndarray):
+    if not isinstance(tokens, np.ndarray):
+        return
+    if mask is None:
         check_range(name, tokens, count)
+        return
+    block = max(1, CHECKED // tokens.shape[1])
+    for start in range(0, len(tokens), block):
+        part = slice(start, start + block)
+        check_range(name, np.where(mask[part], tokens[part], 0), count, start)
 
 
 def check_range(name, tokens, count, before=0):

@@ -50,8 +50,14 @@ def check_window(cell, inputs, head, state, steps, batch):
             f"and batch {batch}, as the schedule's"
         )
     check_head(head, cell)
-    targets = getattr(head, "targets", None)
-    if targets is not None and targets.shape[:2] != (steps, batch):
+    targets, ends = getattr(head, "targets", None), getattr(head, "ends", None)
+    if ends is not None:
+        if len(ends) != batch or ends.max() > steps:
+            raise ValueError(
+                f"targets are for {len(ends)} rows and steps up to {ends.max()}; give {steps} "
+                f"steps and batch {batch}, as inputs"
+            )
+    elif targets is not None and targets.shape[:2] != (steps, batch):
         raise ValueError(
             f"targets have shape {targets.shape}; give {steps} steps and batch {batch}, as inputs"
         )
@@ -108,7 +114,7 @@ def check_head(head, cell):
     for name, shape in (("W_y", (head.head.hidden_size, outputs)), ("b_y", (outputs,))):
         if head.params[name].shape != shape:
             raise ValueError(f"the head's {name} has shape {head.params[name].shape}; give {shape}")
-    head.head.check_targets(head.targets)  # again: the array may have been filled anew
+    head.check()  # again: the arrays may have been filled anew
 
 
 def check_module(name, value, xp):
@@ -164,8 +170,7 @@ def raise_not_finite(cell, inputs, head, state, step, begin):
                 f"{begin}: inputs hold NaN or infinity at step {step}, row {bad.argmax()}; "
                 "give finite numbers"
             )
-    targets = getattr(head, "targets", None)
-    if targets is not None and not np.isfinite(targets[step - 1]).all():
+    if hasattr(head, "scored_targets") and not np.isfinite(head.scored_targets(step)).all():
         raise ValueError(f"{begin}: targets hold NaN or infinity there; give finite numbers")
     raise FloatingPointError(
         f"{begin} although inputs and parameters are finite: the network diverged; lower the "

@@ -1,4 +1,4 @@
-from libc.stdint cimport int64_t
+from libc.stdint cimport int64_t, uint8_t
 
 from membptt.kernels._steps cimport Steps
 from membptt.kernels.kernels cimport membptt_kernels, team
@@ -22,6 +22,17 @@ cdef class CompiledHead(Head):
     cdef bint classes  # of the softmax; else rows of the squared error
     cdef const char *targets_now
     cdef int64_t *classes_now
+
+    # which rows of a step have a loss
+    cdef Steps mask
+    cdef bint masked
+    cdef bint ending  # each row has one at the step where it ends
+    cdef int64_t *ends
+    cdef uint8_t *ends_now
+    cdef const uint8_t *scored  # NULL: all
+    cdef bint idle  # none has one at this step
+    cdef bint block_idle  # nor at the steps of this block so far
+
     cdef void *packed
     cdef void *packed_back
     cdef void *bias
@@ -33,6 +44,8 @@ cdef class CompiledHead(Head):
     cdef long now, first  # the step, and where its rows stand in the block
     cdef const void *h
 
+    cdef int choose_rows(self, long step) except -1 nogil
+    cdef void clear_rows(self) noexcept nogil
     cdef void project(self, int member, int members) noexcept nogil
     cdef void compare(self, int member, int members) noexcept nogil
     cdef void flush(self, int member, int members) noexcept nogil

@@ -1,7 +1,7 @@
 """The head at backward time: outputs, loss and their gradients, one step after the other.
 
 CompiledHead is the twin of membptt.training.heads without the GIL; PythonHead calls a head of the
-user's own, once a step.
+user's own, once a step. A step at which no row has a loss costs no product.
 
 Weight gradients are flushed in blocks of steps aligned to multiples of the block's length, so that
 their bits do not depend on the order of the recomputations in between.
@@ -10,7 +10,7 @@ their bits do not depend on the order of the recomputations in between.
 import numpy as np
 
 from libc.math cimport isfinite
-from libc.stdint cimport int64_t
+from libc.stdint cimport int64_t, uint8_t
 from libc.string cimport memset
 
 from membptt.kernels._kernels cimport select
@@ -22,8 +22,8 @@ from membptt.kernels.kernels cimport membptt_kernels, team, team_run
 cdef class Head:
     """What the chain asks of a head, in this order, once a step."""
 
-    def begin(self, bound):
-        """Prepare for one iteration with this head and these targets."""
+    def begin(self, bound, long steps):
+        """Prepare for one iteration of so many steps with this head and these targets."""
         self.loss = 0
         self.first_bad_step = 0
 
@@ -71,11 +71,15 @@ cdef class CompiledHead(Head):
         self.targets = Steps(room, max(1, 512 // batch))
         self.classes_now = <int64_t *>room.take(batch * sizeof(int64_t))
         self.losses = <double *>room.take(batch * sizeof(double))
+        self.mask = Steps(room, max(1, 512 // batch))
+        self.ends = <int64_t *>room.take(batch * sizeof(int64_t))
+        self.ends_now = <uint8_t *>room.take(batch)
 
-    def begin(self, bound):
+    def begin(self, bound, long steps):
         """Pack the weights and clear the sums."""
         cdef const membptt_kernels *k = self.k
-        Head.begin(self, bound)
+        cdef long b
+        Head.begin(self, bound, steps)
         weights = np.ascontiguousarray(bound.params["W_y"])
         bias = np.ascontiguousarray(bound.params["b_y"])
         k.pack(address(weights), NULL, self.packed, self.hidden_size, self.outputs, 1)
@@ -84,9 +88,17 @@ cdef class CompiledHead(Head):
         memset(self.sums, 0, self.panels * self.hidden_size * k.width * sizeof(double))
         memset(self.bias_sums, 0, self.panels * k.width * sizeof(double))
         self.scale = bound.scale
-        self.steps = len(bound.targets)
+        self.steps = steps
         self.classes = bound.kernel == "softmax"
         self.targets.begin("targets", bound.targets)
+        self.masked = bound.mask is not None
+        if self.masked:
+            self.mask.begin("mask", bound.mask)
+        self.ending = bound.ends is not None
+        if self.ending:
+            for b in range(self.batch):
+                self.ends[b] = bound.ends[b]
+        self.block_idle = True
 
     cdef int losses_and_deltas(self, long step, const void *h, void *dh,
                                team *threads) except -1 nogil:
@@ -95,7 +107,12 @@ cdef class CompiledHead(Head):
         self.now = step
         self.first = (step - 1) % self.block_steps * self.batch
         self.h = h
-        self.targets_now = self.targets.row(step, BACK)
+        self.choose_rows(step)
+        if self.idle:
+            self.clear_rows()
+            return 0
+        self.block_idle = False
+        self.targets_now = self.targets.row(1 if self.ending else step, BACK)
         if self.classes:
             self.targets.integers(self.targets_now, self.batch, self.classes_now)
         team_run(threads, project, <void *>self)
@@ -106,6 +123,34 @@ cdef class CompiledHead(Head):
         if not isfinite(loss):
             self.first_bad_step = step
         return 0
+
+    cdef int choose_rows(self, long step) except -1 nogil:
+        """Note which rows of the step have a loss."""
+        cdef long b
+        self.scored = NULL
+        self.idle = False
+        if self.masked:
+            self.scored = <const uint8_t *>self.mask.row(step, BACK)
+        elif self.ending:
+            for b in range(self.batch):
+                self.ends_now[b] = self.ends[b] == step
+            self.scored = self.ends_now
+        if self.scored != NULL:
+            self.idle = True
+            for b in range(self.batch):
+                if self.scored[b]:
+                    self.idle = False
+        return 0
+
+    cdef void clear_rows(self) noexcept nogil:
+        """Put zeros where the step's rows stand in the block: its products are for all rows."""
+        cdef long i, nbytes = self.batch * self.k.width * self.k.itemsize
+        cdef long panel = self.rows * self.k.width * self.k.itemsize
+        cdef long at = self.first * self.k.width * self.k.itemsize
+        for i in range(self.panels):
+            memset(<char *>self.d + i * panel + at, 0, nbytes)
+        for i in range((self.hidden_size + self.k.width - 1) // self.k.width):
+            memset(<char *>self.h_panels + i * panel + at, 0, nbytes)
 
     cdef void project(self, int member, int members) noexcept nogil:
         """Share of the outputs: panels of y = h W_y + b_y, and of h for the weights' gradient."""
@@ -123,19 +168,24 @@ cdef class CompiledHead(Head):
         cdef long lo = share(self.batch, member, members)
         cdef long hi = share(self.batch, member + 1, members)
         if self.classes:
-            k.softmax(self.d, self.classes_now, self.losses, self.outputs, self.rows, self.first,
-                      self.scale, lo, hi)
+            k.softmax(self.d, self.classes_now, self.scored, self.losses, self.outputs, self.rows,
+                      self.first, self.scale, lo, hi)
         else:
-            k.squared_error(self.d, self.targets_now, self.losses, self.outputs, self.rows,
-                            self.first, self.scale, lo, hi)
+            k.squared_error(self.d, self.targets_now, self.scored, self.losses, self.outputs,
+                            self.rows, self.first, self.scale, lo, hi)
 
     cdef void add_to_dh(self, void *dh, long lo, long hi) noexcept nogil:
+        if self.idle:
+            return
         self.k.product_back(self.d, self.packed_back, dh, self.batch, self.panels, 1,
                             self.hidden_size, self.rows, self.first, True, lo, hi)
 
     cdef void add_to_gradients(self, team *threads) noexcept nogil:
-        if self.first == 0:
+        if self.first != 0:
+            return
+        if not self.block_idle:
             team_run(threads, flush, <void *>self)
+        self.block_idle = True
 
     cdef void flush(self, int member, int members) noexcept nogil:
         """Share of the gradients of the block that begins at this step."""
@@ -173,9 +223,9 @@ cdef class PythonHead(Head):
         self.dtype = dtype
         self.shape = (batch, hidden_size)
 
-    def begin(self, bound):
+    def begin(self, bound, long steps):
         """Clear the gradients."""
-        Head.begin(self, bound)
+        Head.begin(self, bound, steps)
         self.bound = bound
         self.grads = {name: np.zeros_like(value) for name, value in bound.params.items()}
 

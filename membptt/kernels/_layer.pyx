@@ -127,7 +127,7 @@ cdef class Layer(Chain):
         self.projected_from = self.projected_to = self.horizon = 0
         self.arena_array = arena
         self.arena = <char *>address(arena)
-        self.head.begin(bound)
+        self.head.begin(bound, self.steps)
         self._restart(INITIAL, 0)
 
     def extend(self, inputs):
@@ -138,7 +138,7 @@ cdef class Layer(Chain):
 
     def end(self, bound):
         """Learn the targets of all steps, before the first backward."""
-        self.head.begin(bound)
+        self.head.begin(bound, self.steps)
 
     def finish(self):
         """Return loss, first step whose loss is not finite or 0, gradients, state, its gradient."""

@@ -1,7 +1,10 @@
 /* Losses on outputs that stand in panels, with the derivative in place of the outputs.
 
    Sums run over eight lanes in double, element n in lane n % 8, whatever the vector's width: the
-   bits of a loss do not depend on the instruction set's width. */
+   bits of a loss do not depend on the instruction set's width.
+
+   A row r without a loss, where scored[r] is 0, gets zeros whatever its outputs and its target are,
+   NaN included; scored may be NULL for all. */
 
 INLINE double NAME(lanes_sum)(const double *lane)
 {
@@ -29,11 +32,25 @@ INLINE REAL NAME(largest)(const REAL *row, long V, long stride)
     return last;
 }
 
-static void NAME(softmax)(void *logits_, const int64_t *targets, double *losses, long V, long stride,
-                          long first, double scale, long lo, long hi)
+INLINE void NAME(no_loss)(REAL *row, double *loss, long V, long stride)
+{
+    for (long n = 0; n < V; n += PW) {
+        STORE(row + n * stride, SET1(0));
+        STORE(row + n * stride + VW, SET1(0));
+    }
+    *loss = 0;
+}
+
+static void NAME(softmax)(void *logits_, const int64_t *targets, const uint8_t *scored,
+                          double *losses, long V, long stride, long first, double scale, long lo,
+                          long hi)
 {
     for (long r = lo; r < hi; r++) {
         REAL *row = (REAL *)logits_ + (first + r) * PW; /* element n: row[n/PW * stride*PW + n%PW] */
+        if (scored && !scored[r]) {
+            NAME(no_loss)(row, losses + r, V, stride);
+            continue;
+        }
         const long target = (long)targets[r];
         const REAL at_target = row[target / PW * stride * PW + target % PW];
         const REAL largest = NAME(largest)(row, V, stride);
@@ -60,12 +77,17 @@ static void NAME(softmax)(void *logits_, const int64_t *targets, double *losses,
     }
 }
 
-static void NAME(squared_error)(void *outputs_, const void *targets_, double *losses, long N,
-                                long stride, long first, double scale, long lo, long hi)
+static void NAME(squared_error)(void *outputs_, const void *targets_, const uint8_t *scored,
+                                double *losses, long N, long stride, long first, double scale,
+                                long lo, long hi)
 {
     const REAL *targets = targets_;
     for (long r = lo; r < hi; r++) {
         REAL *row = (REAL *)outputs_ + (first + r) * PW;
+        if (scored && !scored[r]) {
+            NAME(no_loss)(row, losses + r, N, stride);
+            continue;
+        }
         double lane[8] = {0};
         for (long n = 0; n < N; n += PW) {
             REAL *x = row + n * stride;

@@ -71,12 +71,14 @@ typedef struct {
                          long H, long stride, long first, long lo, long hi);
 
     /* For the rows lo ... hi - 1: logits in panels [.][stride][W], row r at first + r, become
-       (softmax - one-hot) * scale; losses[r] = -log softmax[target] */
-    void (*softmax)(void *logits, const int64_t *targets, double *losses, long V, long stride,
-                    long first, double scale, long lo, long hi);
+       (softmax - one-hot) * scale; losses[r] = -log softmax[target]. A row with scored[r] 0 has
+       no loss and gets zeros; scored is NULL where all have one. */
+    void (*softmax)(void *logits, const int64_t *targets, const uint8_t *scored, double *losses,
+                    long V, long stride, long first, double scale, long lo, long hi);
     /* outputs become (output - target) * scale; losses[r] = half the sum of squared errors */
-    void (*squared_error)(void *outputs, const void *targets, double *losses, long N, long stride,
-                          long first, double scale, long lo, long hi);
+    void (*squared_error)(void *outputs, const void *targets, const uint8_t *scored,
+                          double *losses, long N, long stride, long first, double scale, long lo,
+                          long hi);
     /* element-wise functions on their own, for tests of their accuracy */
     void (*tanh_array)(const void *x, void *y, long n);
     void (*sigmoid_array)(const void *x, void *y, long n);

@@ -1,4 +1,4 @@
-from libc.stdint cimport int64_t
+from libc.stdint cimport int64_t, uint8_t
 
 cdef extern from "kernels.h" nogil:
     ctypedef struct membptt_kernels:
@@ -34,10 +34,10 @@ cdef extern from "kernels.h" nogil:
         void (*gru_hidden)(const void *, void *, long, long) noexcept nogil
         void (*gru_backward)(const void *, void *, void *, void *, void *,
                              long, long, long, long, long, long) noexcept nogil
-        void (*softmax)(void *, const int64_t *, double *, long, long, long, double,
-                        long, long) noexcept nogil
-        void (*squared_error)(void *, const void *, double *, long, long, long, double,
-                              long, long) noexcept nogil
+        void (*softmax)(void *, const int64_t *, const uint8_t *, double *, long, long, long,
+                        double, long, long) noexcept nogil
+        void (*squared_error)(void *, const void *, const uint8_t *, double *, long, long, long,
+                              double, long, long) noexcept nogil
         void (*tanh_array)(const void *, void *, long) noexcept nogil
         void (*sigmoid_array)(const void *, void *, long) noexcept nogil
 

@@ -300,7 +300,7 @@ def bound_in_double(bound):
     targets = np.asarray(bound.targets)
     if targets.dtype.kind == "f":
         targets = targets.astype(np.float64)
-    return in_double(bound.head).with_targets(targets)
+    return type(bound)(in_double(bound.head), targets, bound.mask, bound.ends)
 
 
 def all_params(cell, head):

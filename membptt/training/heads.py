@@ -4,10 +4,14 @@
     softmax cross-entropy:  L_t = mean over B of -log softmax(y_t)[target]
     squared error:          L_t = mean over B and V of ½ (y_t - target)²
 
-The loss is the mean of L_t over the steps. A head is bound to one window's targets by
-`with_targets`; what comes back is all that the executor asks of a head: ``params``, ``kernel`` and
-``forward_backward(step, h, grads)``. A head of your own needs the first and the last; its
-``kernel`` is None.
+The loss is the mean of L_t over the steps. With a mask [T, B] it is the mean over the rows and
+steps where that is True; at the last step only, the mean over the rows. A row without a loss gets a
+derivative of zero whatever its target holds, NaN included, and a step without any loss costs
+nothing.
+
+A head is bound to one window's targets by `with_targets` or `at_last`; what comes back is all that
+the executor asks of a head: ``params``, ``kernel`` and ``forward_backward(step, h, grads)``. A head
+of your own needs the first and the last; its ``kernel`` is None.
 
 Letters of shapes: T steps, B batch, H hidden units, V classes or outputs.
 """
@@ -53,22 +57,57 @@ class Head:
             "b_y": xp.zeros(self.outputs, dtype=self.dtype),
         }
 
-    def with_targets(self, targets):
+    def with_targets(self, targets, mask=None):
         """Return this head bound to the targets of one window.
 
         Parameters
         ----------
         targets : numpy.ndarray or reader
             As the head's loss needs them; see `membptt.blocks` for what is read block by block.
+        mask : numpy.ndarray of bool or reader, optional
+            [T, B]: where there is a loss; everywhere by default. A target where there is none may
+            be anything of the right type: NaN, or a class number that is none. (A reader's class
+            numbers must all be in range.)
 
         Raises
         ------
         ValueError, TypeError
-            If the shape or the dtype does not fit, or a class is out of range.
+            If a shape or a dtype does not fit, a class is out of range, or no loss is left.
         """
         targets = sequence("targets", targets, self.outputs)
-        self.check_targets(targets)
-        return BoundHead(self, targets)
+        mask = None if mask is None else sequence("mask", mask)
+        return BoundHead(self, targets, mask)
+
+    def at_last(self, targets, steps):
+        """Return this head bound to one target a sequence, at its last step.
+
+        Parameters
+        ----------
+        targets : numpy.ndarray
+            [B, ...], as the head's loss needs them for one step.
+        steps : int or numpy.ndarray of int
+            T; or [B], at which step each row's sequence ends.
+
+        Raises
+        ------
+        ValueError, TypeError
+            If a shape or a dtype does not fit, or a class is out of range.
+        """
+        targets = np.asarray(targets)
+        if targets.ndim != len(self.target_axes) - 1:
+            raise ValueError(
+                f"targets have shape {targets.shape}; give [{', '.join(self.target_axes[1:])}], "
+                "those of the last step"
+            )
+        ends = np.asarray(steps)
+        if ends.ndim == 0:
+            ends = np.full(len(targets), integer("steps", steps, minimum=1))
+        if ends.dtype.kind not in "iu" or ends.shape != targets.shape[:1] or ends.min() < 1:
+            raise ValueError(
+                f"steps are {ends.tolist()}; give the number of steps, or for each of "
+                f"{len(targets)} rows the step at which it ends, from 1 on"
+            )
+        return BoundHead(self, targets[None], None, ends.astype(np.int64))
 
     def __repr__(self):
         return f"{type(self).__name__}({self.hidden_size}, {self.outputs}, {self.dtype.name!r})"
@@ -78,34 +117,38 @@ class SoftmaxHead(Head):
     """Output layer with softmax cross-entropy against class numbers [T, B]; loss in nats."""
 
     kernel = "softmax"
+    target_axes = ("steps", "batch")
+    terms = 1  # of a row's loss
 
-    def check_targets(self, targets):
-        """Raise unless `targets` are class numbers [T, B] below V."""
-        check_tokens("targets", targets, self.outputs)
+    def check_targets(self, targets, mask=None):
+        """Raise unless `targets` are class numbers [T, B], below V where `mask` is True."""
+        check_tokens("targets", targets, self.outputs, mask)
 
-    def loss(self, y, target):
-        """Return the loss summed over the batch, and its derivative by y: softmax(y) - onehot."""
+    def losses(self, y, target):
+        """Return the loss of each row, and its derivative by y: softmax(y) - onehot."""
         xp = namespace(y)
         rows = xp.arange(len(target))
         largest = y.max(axis=1, keepdims=True)
         exponentials = xp.exp(y - largest)
         sums = exponentials.sum(axis=1, keepdims=True)
-        loss = (xp.log(sums) + largest)[:, 0] - y[rows, target]
+        losses = (xp.log(sums) + largest)[:, 0] - y[rows, target]
         dy = exponentials / sums
         dy[rows, target] -= 1
-        return loss.sum(dtype=np.float64), dy
-
-    def parts(self, targets):
-        """Return by how many terms the summed loss is divided: T B."""
-        return targets.size
+        return losses, dy
 
 
 class LinearHead(Head):
     """Output layer with half the mean squared error against dense targets [T, B, V]."""
 
     kernel = "squared_error"
+    target_axes = ("steps", "batch", "outputs")
 
-    def check_targets(self, targets):
+    @property
+    def terms(self):
+        """Of how many terms a row's loss is the sum: V."""
+        return self.outputs
+
+    def check_targets(self, targets, mask=None):
         """Raise unless `targets` are numbers [T, B, V] of the head's dtype."""
         if targets.ndim != 3 or targets.shape[2] != self.outputs or targets.size == 0:
             raise ValueError(
@@ -114,14 +157,10 @@ class LinearHead(Head):
         if targets.dtype != self.dtype:
             raise TypeError(f"targets are {targets.dtype}; give {self.dtype.name}, as the head's")
 
-    def loss(self, y, target):
-        """Return half the squared error summed over the batch, and its derivative by y."""
+    def losses(self, y, target):
+        """Return half the squared error of each row, and its derivative by y."""
         dy = y - target
-        return 0.5 * (dy * dy).sum(dtype=np.float64), dy
-
-    def parts(self, targets):
-        """Return by how many terms the summed loss is divided: T B V."""
-        return targets.size
+        return 0.5 * (dy * dy).sum(axis=1, dtype=np.float64), dy
 
 
 class BoundHead:
@@ -130,19 +169,51 @@ class BoundHead:
     Attributes
     ----------
     targets : numpy.ndarray or membptt.blocks.Blocks
-        On the host.
-    rows : the same, or membptt.feed.Feed
+        On the host: [T, B, ...], or [1, B, ...] with `ends`.
+    mask : numpy.ndarray or membptt.blocks.Blocks or None
+        [T, B]: where there is a loss.
+    ends : numpy.ndarray or None
+        [B]: at which step each row has its only loss.
+    rows : as targets, or membptt.feed.Feed
         What serves the targets of one step, where the parameters are.
     """
 
-    def __init__(self, head, targets):
+    def __init__(self, head, targets, mask=None, ends=None):
         self.head = head
-        self.targets = targets
-        xp = array_module(head.backend)
-        self.rows = targets if xp is np else Feed(targets, xp)
+        self.targets, self.mask, self.ends = targets, mask, ends
         self.params = head.params
         self.kernel = head.kernel
-        self.scale = 1 / head.parts(targets)
+        self.scale = None
+        self.check()
+        xp = array_module(head.backend)
+        self.rows = targets if xp is np else Feed(targets, xp)
+
+    def check(self):
+        """Raise unless targets and mask fit; find by how many terms the loss is divided."""
+        mask, shape = self.mask, self.targets.shape[:2]
+        if mask is not None:
+            if mask.shape != shape:
+                raise ValueError(f"mask has shape {mask.shape}; give {shape}, as targets")
+            if mask.dtype != bool:
+                raise TypeError(f"mask is {mask.dtype}; give bool")
+        in_memory = isinstance(mask, np.ndarray)
+        self.head.check_targets(self.targets, mask if in_memory else None)
+        if self.scale is None or in_memory:
+            scored = shape[0] * shape[1] if mask is None else count_true(mask)
+            if scored == 0:
+                raise ValueError("mask is False everywhere; give at least one step and row a loss")
+            self.scale = 1 / (scored * self.head.terms)
+
+    def scored(self, step):
+        """Return which rows have a loss at this step, bool [B] on the host; None for all."""
+        if self.mask is not None:
+            return self.mask[step - 1]
+        return None if self.ends is None else self.ends == step
+
+    def scored_targets(self, step):
+        """Return the targets of this step on the host, of the rows that have a loss."""
+        target, scored = self.targets[0 if self.ends is not None else step - 1], self.scored(step)
+        return target if scored is None else target[scored]
 
     def forward_backward(self, step, h, grads):
         """Return step's share of the loss and its derivative by h; add to `grads`.
@@ -162,10 +233,28 @@ class BoundHead:
         dh : numpy.ndarray
             [B, H].
         """
+        xp = namespace(h)
+        scored = self.scored(step)
+        if scored is not None and not scored.any():
+            return xp.zeros((), dtype=np.float64), xp.zeros_like(h)
+        target = self.rows[0 if self.ends is not None else step - 1]
+        if scored is not None:
+            scored = from_host(scored, xp)
+            column = scored[:, None]
+            target = xp.where(scored if target.ndim == 1 else column, target, 0)
         p = self.params
         y = h @ p["W_y"] + p["b_y"]
-        loss, dy = self.head.loss(y, self.rows[step - 1])
+        losses, dy = self.head.losses(y, target)
+        if scored is not None:
+            losses, dy = xp.where(scored, losses, 0), xp.where(column, dy, 0)
         dy *= self.scale
         grads["W_y"] += h.T @ dy
         grads["b_y"] += dy.sum(axis=0)
-        return loss * self.scale, dy @ p["W_y"].T
+        return losses.sum(dtype=np.float64) * self.scale, dy @ p["W_y"].T
+
+
+def count_true(mask):
+    """Return how many elements of a mask are True, of a reader block by block."""
+    if isinstance(mask, np.ndarray):
+        return int(np.count_nonzero(mask))
+    return sum(int(np.count_nonzero(mask[index])) for index in range(len(mask)))
