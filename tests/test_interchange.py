@@ -26,7 +26,8 @@ def test_there_and_back(kind, count, dtype):
     again = mb.from_torch(mb.to_torch(cell), backend="numpy")
     assert type(again) is type(cell) and again.dtype == cell.dtype and again.backend == "numpy"
     assert same(cell, again)
-    assert not np.shares_memory(mb.to_torch(layers(kind, 1))["bias_ih_l0"], cell.params)
+    for given in mb.to_torch(cell).values():
+        assert not any(np.shares_memory(given, own) for own in cell.params.values())
 
 
 @pytest.mark.parametrize("bias", [True, False])
@@ -97,7 +98,7 @@ def test_files(tmp_path, ending):
     mb.load_params(path, other.params)
     assert same(cell, other)
     whole = path.read_bytes()
-    for damaged in (b"", whole[: len(whole) // 2], whole[:40] + b"?" + whole[41:20]):
+    for damaged in (b"", whole[: len(whole) // 2], whole[:-1], b"?" * 9 + whole[9:]):
         path.write_bytes(damaged)
         with pytest.raises(ValueError, match=r"cannot be read|lacks|holds|is "):
             mb.load_params(path, other.params)

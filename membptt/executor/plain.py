@@ -1,6 +1,6 @@
 """A cell, a head and the inputs of one window in plain array code: what the executor drives.
 
-A *chain* has four moves and no memory of schedules:
+A *chain* has five moves and no memory of schedules:
 
     restart(source, at)             the working hidden state becomes the initial one, or one that
                                     stands in the arena at byte `at`
@@ -18,6 +18,7 @@ PlainChain calls the methods that stand in membptt.cells; membptt.kernels has th
 """
 
 from math import prod
+from operator import mul
 
 import numpy as np
 
@@ -64,7 +65,7 @@ class PlainChain:
         On a device also a bound on the temporaries, which the pool of its memory has to hold.
         """
         if self.xp is not np:
-            return self.feed.nbytes + temporary_nbytes(self.cell, self.bound, self.batch)
+            return self.feed.nbytes + self.temporaries
         return getattr(self.inputs, "kept_nbytes", 0)
 
     def begin(self, inputs, bound, state, arena):
@@ -81,11 +82,16 @@ class PlainChain:
         self.dstate = tuple(xp.zeros_like(array) for array in state)
         self.grads = {name: xp.zeros_like(value) for name, value in params.items()}
         if self.ledger is not None:
+            self.temporaries = temporary_nbytes(
+                self.cell, bound, self.batch, self.by_inputs is not None
+            )
             nbytes = sum(value.nbytes for value in params.values())
             self.ledger.hold("arena", arena.nbytes)
             self.ledger.hold("parameters", nbytes)
             self.ledger.hold("gradients", nbytes)
-            self.ledger.hold("temporaries", temporary_nbytes(self.cell, bound, self.batch))
+            self.ledger.hold("temporaries", self.temporaries)
+            if self.by_inputs is not None:
+                self.ledger.hold("derivatives by inputs", self.by_inputs.nbytes)
 
     def bind(self, inputs):
         """Read the inputs where they lie, or have them sent to the device."""
@@ -197,17 +203,22 @@ def targets_nbytes(bound):
     return getattr(getattr(bound, "rows", None), "nbytes", 0)
 
 
-def temporary_nbytes(cell, bound, batch):
+def temporary_nbytes(cell, bound, batch, input_grads=False):
     """Return a bound on the bytes of the arrays that come and go in one step, on a device.
 
     The factors were found by counting what the cells and heads of this package make
     (tests/gpu/test_standin.py). What a function of the user's makes besides is not known here.
     """
-    hidden = prod(cell.hidden_shapes(batch)[0])
-    weights = {name: value.size for name, value in cell.params.items()}
-    step = (4 * getattr(cell, "gates", 1) + 8) * hidden + max(weights.values(), default=0)
+    layers = getattr(cell, "layers", [cell])
+    states = [prod(layer.hidden_shapes(batch)[0]) for layer in layers]
+    factors = [4 * getattr(layer, "gates", 1) + 8 for layer in layers]
+    inputs = batch * prod(cell.input_shape) if input_grads else 0
+    step = sum(map(mul, factors, states)) + max(largest(cell.params), inputs)
     outputs = getattr(getattr(bound, "head", None), "outputs", 0)
-    head = (
-        8 * hidden + 4 * batch * outputs + max((v.size for v in bound.params.values()), default=0)
-    )
+    head = 8 * states[-1] + 4 * batch * outputs + largest(bound.params)
     return (16 + max(step, head)) * cell.dtype.itemsize
+
+
+def largest(params):
+    """Return how many numbers the largest of the parameters has."""
+    return max((value.size for value in params.values()), default=0)

@@ -35,5 +35,6 @@ def thread_count(threads=None):
 
 def useful_threads(cell, batch, threads=None):
     """Return how many threads to run: one where a step's product is too small to share."""
-    work = 2 * batch * cell.hidden_size * cell.gates * cell.hidden_size
+    layers = getattr(cell, "layers", [cell])
+    work = max(2 * batch * each.hidden_size * each.gates * each.hidden_size for each in layers)
     return 1 if work < SMALLEST_SHARED else thread_count(threads)

@@ -17,14 +17,23 @@ def device(monkeypatch):
     standin.stream.synchronize()
 
 
+def stack(I, H, dtype, seed, backend):  # noqa: E741
+    """Return a stack whose largest layer is below the top one."""
+    layers = [mb.GRU(I, 2 * H, dtype, seed, backend), mb.LSTM(2 * H, 9, dtype, seed, backend)]
+    return mb.Stack([*layers, mb.RNN(9, H, dtype, seed, backend)])
+
+
 @pytest.fixture
 def problem():
     """Return a factory of a cell, inputs, a head with targets and a state, for any backend."""
 
     def make(backend, cell="lstm", T=29, B=3, I=5, H=7, V=6, dtype="float32", tokens=True):  # noqa: E741
         generator = np.random.default_rng(0)
-        network = {"lstm": mb.LSTM, "rnn": mb.RNN, "gru": mb.GRU}[cell](I, H, dtype, 1, backend)
-        state = tuple(generator.standard_normal((B, H)).astype(dtype) for _ in network.hidden_names)
+        kinds = {"lstm": mb.LSTM, "rnn": mb.RNN, "gru": mb.GRU, "stack": stack}
+        network = kinds[cell](I, H, dtype, 1, backend)
+        state = tuple(
+            generator.standard_normal(shape).astype(dtype) for shape in network.hidden_shapes(B)
+        )
         if tokens:
             inputs = generator.integers(0, I, (T, B)).astype(np.uint8)
             targets = generator.integers(0, V, (T, B))
