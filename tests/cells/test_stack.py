@@ -66,6 +66,13 @@ def test_copies_find_their_own_parameters(again):
             assert (layer.params[name] == mine.params[name] + 1).all()
 
 
+@pytest.mark.parametrize(("sizes", "threads"), [((8, 300, 8), 2), ((8, 8, 300), 2), ((8, 8, 8), 1)])
+def test_threads_are_used_where_any_layer_is_large(sizes, threads):
+    stack = Stack([GRU(5, sizes[0]), RNN(sizes[0], sizes[1]), LSTM(sizes[1], sizes[2])])
+    schedule = mb.schedule(9, 9 * stack.internal_nbytes(4), cell=stack, batch=4)
+    assert mb.Executor(stack, schedule, 4, threads=2).threads == threads
+
+
 @pytest.mark.parametrize("backend", ["numpy", "cython"])
 def test_one_layer_is_the_layer(window, bits, backend):
     case = window("lstm", 9, 3, 4, 7, 5, backend=backend, tokens=False)
