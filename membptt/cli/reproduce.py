@@ -1,7 +1,9 @@
 """``membptt reproduce``: the figures and numbers of two papers, with this program's beside them."""
 
 import json
+import os
 
+from membptt.checks import integer
 from membptt.cli.values import whole
 from membptt.paper import all_costs, disk_costs, measure, measure_disk, write_report
 from membptt.paper.report import text
@@ -33,6 +35,9 @@ def run(args, out):
         The exit code: 1 if a claim does not hold.
     """
     say = lambda line: print(line, file=out, flush=True)  # noqa: E731
+    for name in ("hidden", "batch"):  # before minutes of work
+        integer(name, getattr(args, name), minimum=1)
+    make_folder(args.out)
     say("costs ...")
     numbers = all_costs()
     say("time and memory ...")
@@ -51,3 +56,16 @@ def run(args, out):
         report["disk"] = {"claims": numbers["disk"]["claims"]}
         print(json.dumps(report))
     return 0 if ok else 1
+
+
+def make_folder(path):
+    """Make the folder for the report, or raise a ValueError that says why that cannot be."""
+    try:
+        os.makedirs(path, exist_ok=True)
+    except (OSError, ValueError) as error:  # ValueError: a null byte in the path
+        raise ValueError(
+            f"out is {path!r}, which can be no folder ({getattr(error, 'strerror', error)}); give "
+            "another place"
+        ) from None
+    if not os.access(path, os.W_OK):
+        raise ValueError(f"out is {path!r}, where nothing can be written; give another place")

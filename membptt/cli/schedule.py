@@ -119,6 +119,8 @@ def run(args, out):
         for line in table(planned):
             print(line, file=out)
     print(summary(planned), file=out)
+    if args.html == "":
+        raise ValueError("--html is ''; give a file, such as schedule.html")
     if args.html or args.compare:
         write_html(args, planned)
     result, code = report(planned), 0

@@ -862,6 +862,7 @@ if (data.executed) {
     '<path class="run" d="M3 12L23 2"/></svg>planned (broad) and executed (narrow)';
   at("legend").prepend(item);
 }
+at("blocks").hidden = !panels.some(panel => panel.track.code.includes(EXPAND));
 at("on-disk").hidden = !panels.some(panel => panel.track.buffers);
 at("first").onclick = () => moveBy(-Infinity);
 at("back").onclick = () => moveBy(-1);

@@ -2,6 +2,8 @@
 
 import json
 
+import pytest
+
 from membptt.cli import main, reproduce
 
 
@@ -25,7 +27,16 @@ def test_files_and_json(tmp_path, capsys, monkeypatch):
 
 
 def test_bad_use_is_one_line(tmp_path, capsys):
-    (tmp_path / "file").write_text("")
-    words = ["reproduce", "--out", str(tmp_path / "file")]
+    words = ["reproduce", "--out", str(tmp_path / "out")]
     assert main([*words, "--hidden", "0"]) == 2
-    assert "hidden_size is 0" in capsys.readouterr().err
+    assert "hidden is 0" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_place_that_is_no_folder_is_refused_before_minutes_of_work(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(reproduce, "all_costs", lambda: pytest.fail("began to work"))
+    taken = tmp_path / "file"
+    taken.write_text("kept")
+    assert main(["reproduce", "--out", str(taken)]) == 2
+    assert "which can be no folder" in capsys.readouterr().err
+    assert taken.read_text() == "kept"

@@ -62,6 +62,7 @@ def test_actions_are_printed_on_request():
         (["--steps", "5", "--memory", "2 apples"], "memory is '2 apples'"),
         (["--steps", "5", "--memory", "1MiB", "--hidden", "0"], "hidden_size is 0"),
         (["--steps", "5", "--memory", "1MiB", "--batch", "0"], "batch is 0"),
+        (["--steps", "5", "--units", "3", "--html", ""], "--html is ''; give a file"),
     ],
 )
 def test_bad_use_is_a_value_error(words, message):
