@@ -323,3 +323,55 @@ def test_saved_and_loaded(tmp_path):
 def test_mistakes_are_named(arguments, message):
     with pytest.raises(ValueError, match=message):
         mb.schedule(**({"steps": 9, "memory": mb.Units(9, 3), "strategy": "disk"} | arguments))
+
+
+@pytest.fixture
+def small_file_system(tmp_path):
+    """Return a folder on a file system of one MiB in memory, where the system lets us have one."""
+    folder = tmp_path / "small"
+    folder.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(folder)]
+    try:
+        subprocess.run(mount, check=True, capture_output=True)
+    except (OSError, subprocess.CalledProcessError):
+        pytest.skip("mounting a small file system is not allowed here")
+    yield folder
+    subprocess.run(["umount", str(folder)], check=True)
+
+
+def test_a_file_system_that_is_really_full(small_file_system, window, bits):
+    """Too little room is said before the run; what fits runs, and nothing stays behind."""
+    case = window("lstm", T=400, B=4, H=32)
+    hidden, budget = case.cell.hidden_nbytes(4), 8 * case.cell.internal_nbytes(4)
+    wanted = bits(mb.full_bptt(*case.arguments(), case.state))
+    (small_file_system / "other").write_bytes(bytes(2**20 - 40 * hidden))
+    for interval, fits in ((4, False), (40, True)):
+        planned = plan(case, budget, interval)
+        executor = mb.Executor(case.cell, planned, 4, disk=small_file_system)
+        if fits:
+            assert bits(executor.run(case.inputs, case.head, case.state)) == wanted
+        else:
+            with pytest.raises(ValueError, match=r"needs \d+ bytes, \d+ are free; give another"):
+                executor.run(case.inputs, case.head, case.state)
+        assert [file.name for file in small_file_system.iterdir()] == ["other"]
+
+
+def test_a_folder_that_goes_away_while_it_is_used(tmp_path, window, bits):
+    """The file has no name there: the run goes on."""
+    case = window("lstm", T=60, B=2, H=8)
+    folder = tmp_path / "gone"
+    folder.mkdir()
+
+    class Head:
+        kernel, params = None, case.head.params
+
+        def forward_backward(self, step, h, grads):
+            if step == 60 and folder.exists():
+                folder.rmdir()
+            return case.head.forward_backward(step, h, grads)
+
+    budget = 8 * case.cell.internal_nbytes(2)
+    executor = mb.Executor(case.cell, plan(case, budget, 6), 2, disk=folder)
+    result = executor.run(case.inputs, Head(), case.state)
+    assert not folder.exists() and result.stats.disk_written_bytes > 0
+    assert bits(result) == bits(mb.full_bptt(case.cell, case.inputs, Head(), case.state))
