@@ -36,7 +36,16 @@ def mpirun(processes, arguments, program=TRAIN):
         "OMPI_ALLOW_RUN_AS_ROOT": "1",
         "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
     }
-    command = ["mpirun", "-n", str(processes), "--oversubscribe", sys.executable, "-c", program]
+    command = [
+        "mpirun",
+        "-n",
+        str(processes),
+        "--oversubscribe",
+        sys.executable,
+        "-P",
+        "-c",
+        program,
+    ]
     return subprocess.run(
         [*command, *arguments], capture_output=True, text=True, timeout=120, env=environment
     )
