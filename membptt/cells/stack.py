@@ -52,6 +52,7 @@ class Stack(Cell):
         check_layers(layers)
         self.input_size = layers[0].input_size
         self.hidden_size, self.gates = layers[-1].hidden_size, layers[-1].gates
+        self.whole = SimpleNamespace()
         self.params = {
             f"{number}.{name}": value
             for number, layer in enumerate(layers)
@@ -66,14 +67,28 @@ class Stack(Cell):
         """Have copies of the layers that find their parameters in `params`."""
         self.layers = [copy.copy(layer) for layer in self.layers]
         for number, layer in enumerate(self.layers):
-            layer.params = Within(self, number)
+            layer.params = Within(self.whole, number)
 
     def __copy__(self):
         """Return a stack with the same `params`, and layers of its own."""
         other = object.__new__(type(self))
         other.__dict__.update(self.__dict__)
+        other.whole = SimpleNamespace(params=self.params)
         other.own_layers()
         return other
+
+    @property
+    def params(self):
+        """The arrays of all layers by name.
+
+        Layers find them through `whole` and not through the stack: that would be a cycle, and a
+        device's memory would wait for Python's collector.
+        """
+        return self.whole.params
+
+    @params.setter
+    def params(self, params):
+        self.whole.params = params
 
     def __repr__(self):
         return f"Stack([{', '.join(map(repr, self.layers))}])"

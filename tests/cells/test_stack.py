@@ -1,7 +1,9 @@
 """Layers on one another: sizes, parameters, copies, refusals, and PyTorch's own stacks."""
 
 import copy
+import gc
 import pickle
+import weakref
 
 import numpy as np
 import pytest
@@ -71,6 +73,22 @@ def test_threads_are_used_where_any_layer_is_large(sizes, threads):
     stack = Stack([GRU(5, sizes[0]), RNN(sizes[0], sizes[1]), LSTM(sizes[1], sizes[2])])
     schedule = mb.schedule(9, 9 * stack.internal_nbytes(4), cell=stack, batch=4)
     assert mb.Executor(stack, schedule, 4, threads=2).threads == threads
+
+
+def test_a_stack_goes_with_its_last_name():
+    """Not when Python's collector runs: it may hold a device's memory."""
+    gc.disable()
+    try:
+        for make in (two, lambda: copy.copy(two())):
+            stack = make()
+            array = weakref.ref(stack.params["0.W_x"])
+            layer = stack.layers[0]
+            del stack
+            assert layer.params["W_x"] is array()  # a layer alone still has its parameters
+            del layer
+            assert array() is None
+    finally:
+        gc.enable()
 
 
 @pytest.mark.parametrize("backend", ["numpy", "cython"])
