@@ -102,8 +102,7 @@ cdef class Layer(Chain):
         if not self.tokens and self.projected == NULL:
             self.projected = self.room.take(
                 self.panels * self.projected_stride * k.width * k.itemsize)
-            self.x_panels = self.room.take(
-                (inputs_width + k.width - 1) // k.width * self.rows * k.width * k.itemsize)
+            self.x_panels = self.room.take(self.input_blocks * self.rows * k.width * k.itemsize)
         # A token's row of W_x is a start of the chain: the bias is added once, here.
         k.pack(address(W_x), b if self.tokens else NULL, self.W_x, inputs_width, H, G)
         k.pack(NULL, b, self.bias, 1, H, G)
@@ -142,15 +141,19 @@ cdef class Layer(Chain):
 
     def finish(self):
         """Return loss, first step whose loss is not finite or 0, gradients, state, its gradient."""
+        return (self.head.loss, self.head.first_bad_step,
+                self.gradients() | self.head.gradients(),
+                self._state_arrays(self.last), self._state_arrays(self.dstate))
+
+    def gradients(self):
+        """Return the gradients of the cell's parameters by name."""
         cdef long H = self.hidden_size, G = self.gates
         grads = {name: np.empty(shape, self.dtype)
                  for name, shape in self.cell.param_shapes().items()}
         self.k.unpack(self.W_x_sums, address(grads["W_x"]), self.input_size, H, G)
         self.k.unpack(self.W_h_sums, address(grads["W_h"]), H, H, G)
         self.k.unpack(self.b_sums, address(grads["b"]), 1, H, G)
-        grads.update(self.head.gradients())
-        return (self.head.loss, self.head.first_bad_step, grads,
-                self._state_arrays(self.last), self._state_arrays(self.dstate))
+        return grads
 
     cdef long most_shares(self):
         return self.blocks
@@ -344,11 +347,12 @@ cdef class Layer(Chain):
         team_run(self.backward_team, delta_phase, <void *>self)
         self.head.add_to_gradients(self.flush_team)
         team_run(self.backward_team, back_phase, <void *>self)
+        self.down_to = NULL
         if self.below is not None:
             self.down_to = self.below.dstate
-            team_run(self.backward_team, down_phase, <void *>self)
         elif self.dx != NULL:
             self.down_to = self.dx + (step - 1) * self.batch * self.input_size * self.k.itemsize
+        if self.down_to != NULL:
             team_run(self.backward_team, down_phase, <void *>self)
         memcpy(self.head_state, self.internal, self.batch * self.hidden_size * self.k.itemsize)
         if self.first == 0:
@@ -358,7 +362,6 @@ cdef class Layer(Chain):
     cdef int keep_inputs(self, long step) except -1 nogil:
         """Put the step's inputs beside its deltas, for the gradient of W_x."""
         cdef const char *row
-        cdef long width = self.k.width
         if self.below is not None:  # h of this step entered the one after it
             row = self.below.last if step == self.steps else self.below.head_state
         else:
@@ -367,7 +370,7 @@ cdef class Layer(Chain):
             self.inputs.integers(row, self.batch, self.block_tokens + self.first)
         else:
             self.k.to_panels(row, self.x_panels, self.batch, self.input_size, self.rows,
-                             self.first, 0, (self.input_size + width - 1) // width)
+                             self.first, 0, self.input_blocks)
         return 0
 
     cdef void project_share(self, long lo, long hi) noexcept nogil:
@@ -479,13 +482,13 @@ cdef class GRUChain(Layer):
         self.k.pack(NULL, address(bias_h), self.bias_h, 1, self.hidden_size, 1)
         memset(self.d_h_sums, 0, self.panels * self.k.width * sizeof(double))
 
-    def finish(self):
+    def gradients(self):
         """Return what every chain does, with the gradient of b_h: the sums of gate n's deltas."""
-        loss, bad_step, grads, last, state_grad = Layer.finish(self)
+        grads = Layer.gradients(self)
         sums = np.empty(self.gates * self.hidden_size, self.dtype)
         self.k.unpack(self.d_h_sums, address(sums), 1, self.hidden_size, self.gates)
         grads["b_h"] = sums[-self.hidden_size:].copy()
-        return loss, bad_step, grads, last, state_grad
+        return grads
 
     cdef void cell_forward(self, long lo, long hi) noexcept nogil:
         self.k.gru_forward(self.working, self.W_h, self.bias_h, self.start, self.start_rows,

@@ -72,17 +72,17 @@ cdef class StackChain(Chain):
 
     def finish(self):
         """Return loss, first step whose loss is not finite or 0, gradients, state, its gradient."""
-        done = [layer.finish() for layer in self.layers]
-        loss, bad_step, grads, _, _ = done[self.count - 1]  # the head's are among the top layer's
-        for number, cell in enumerate(self.cell.layers):
-            own = done[number][2]
-            grads = grads | {f"{number}.{name}": own[name] for name in cell.param_shapes()}
-        for name in self.cell.layers[self.count - 1].param_shapes():
-            del grads[name]
-        last, state_grad = (
-            tuple(array for of_layer in reversed(done) for array in of_layer[k]) for k in (3, 4)
-        )
-        return loss, bad_step, grads, last, state_grad
+        cdef Layer layer, top = self.layers[self.count - 1]
+        grads = {}
+        for number, layer in enumerate(self.layers):
+            own = layer.gradients()
+            grads |= {f"{number}.{name}": own[name] for name in own}
+        last, state_grad = (), ()
+        for layer in reversed(self.layers):
+            last += layer._state_arrays(layer.last)
+            state_grad += layer._state_arrays(layer.dstate)
+        return (top.head.loss, top.head.first_bad_step, grads | top.head.gradients(),
+                last, state_grad)
 
     cdef void share_team(self) noexcept nogil:
         """Let every layer use the threads that this chain has now."""

@@ -101,6 +101,28 @@ def test_one_layer_is_the_layer(window, bits, backend):
         assert (result.grads[f"0.{name}"] == alone.grads[name]).all()
 
 
+class Weighted:
+    """A head whose one parameter has the name of a layer's: it weighs the units of h."""
+
+    kernel = None
+
+    def __init__(self, size):
+        self.params = {"W_x": np.arange(1.0, size + 1)}
+
+    def forward_backward(self, step, h, grads):
+        grads["W_x"] += h.sum(axis=0)
+        return (h * self.params["W_x"]).sum(), self.params["W_x"] + np.zeros_like(h)
+
+
+@pytest.mark.parametrize("backend", ["numpy", "cython"])
+def test_a_head_may_name_its_parameters_as_a_layer_does(backend):
+    stack = two("float64", backend)
+    x = np.random.default_rng(0).standard_normal((6, 2, 4))
+    assert mb.check_gradients(stack, x, Weighted(5)).ok
+    names = [*stack.params, "W_x"]
+    assert list(mb.full_bptt(stack, x, Weighted(5)).grads) == names
+
+
 def square(params, x, state):
     return (np.tanh(x + params["a"] * state[0]),), ()
 
