@@ -8,7 +8,7 @@ import numpy as np
 
 from libc.stdint cimport int64_t
 
-from membptt.solver._solver cimport Rule
+from membptt.solver._solver cimport Rule, find_hidden, find_internal, reverse
 
 cdef extern from "_minplus.h" nogil:
     int64_t least_sum(const int64_t *p, const int64_t *q, ptrdiff_t n)
@@ -18,13 +18,6 @@ TICKS = 100  # a forward step
 # Four times "infeasible" fits the type; every true cost is smaller.
 cdef int64_t INFEASIBLE = (<int64_t>1 << 60) - 1
 cdef int64_t FORWARD = TICKS
-
-
-cdef void reverse(const int64_t *row, int64_t *into, ptrdiff_t n) noexcept nogil:
-    """Write row[0..n-1] into `into`, last first."""
-    cdef ptrdiff_t i
-    for i in range(n):
-        into[n - 1 - i] = row[i]
 
 
 cdef void offer_block(
@@ -144,18 +137,17 @@ cdef class ExpandRule(Rule):
 
     cpdef int64_t split(self, int64_t t, int64_t free, bint held) except? 0:
         cdef int64_t a = self.hidden, b = self.internal, m = free + a if held else free
-        cdef int64_t y, q, rest = m - a if held else m  # units beside the start
+        cdef int64_t y = 0, q, rest = m - a if held else m  # units beside the start
         cdef const int64_t *here = &self.B[m, 0] if held else &self.A[m, 0]
         cdef int64_t cost = here[t]
         if held and FORWARD + self.A[m - b, t - 1] == cost:
             return 0
         if rest >= b:
-            for y in range(1, t + 1):
-                if y * FORWARD + here[y - 1] + self.A[rest - b, t - y] == cost:
-                    return -y
-        for y in range(1, t):
-            if y * FORWARD + here[y] + self.B[rest, t - y] == cost:
-                return y
+            y = find_internal(here, &self.A[rest - b, 0], t, cost, FORWARD)
+        if y == 0:
+            y = find_hidden(here, &self.B[rest, 0], t, cost, FORWARD)
+        if y != 0:
+            return y
         for q in range(2, min(min(t + 1, self.price.shape[0]), m // b + 1)):
             if q == t:
                 if (q - 1) * FORWARD + self.price[q] == cost:

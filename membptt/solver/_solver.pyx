@@ -17,10 +17,6 @@ cdef extern from "_minplus.h" nogil:
     int32_t search_next32(Search *search, const int32_t *p, const int32_t *q, ptrdiff_t n)
     int64_t search_next64(Search *search, const int64_t *p, const int64_t *q, ptrdiff_t n)
 
-ctypedef fused cost_t:
-    int32_t
-    int64_t
-
 # Twice "infeasible" still fits the type, 64 times it fits 64 bits; every true cost is smaller.
 cdef int32_t INFEASIBLE32 = (1 << 30) - 1
 cdef int64_t INFEASIBLE64 = (<int64_t>1 << 54) - 1
@@ -64,13 +60,6 @@ cdef inline cost_t least(
         return search_next32(search, p, q, n)
     else:
         return search_next64(search, p, q, n)
-
-
-cdef void reverse(const cost_t *row, cost_t *into, ptrdiff_t n) noexcept nogil:
-    """Write row[0..n-1] into `into`, last first."""
-    cdef ptrdiff_t i
-    for i in range(n):
-        into[n - 1 - i] = row[i]
 
 
 cdef void msm_row(
@@ -255,28 +244,6 @@ def optimal_costs(int64_t steps, int64_t units, int64_t a, int64_t b):
     return solve_optimal(steps, units, a, b, min(units, a + b) + 1)[2]
 
 
-cdef int64_t find_hidden(
-    const cost_t *left, const cost_t *right, int64_t t, int64_t cost,
-) noexcept nogil:
-    """Return the least 1 <= y < t with y + left[y] + right[t - y] = cost, or 0."""
-    cdef int64_t y
-    for y in range(1, t):
-        if y + <int64_t>left[y] + <int64_t>right[t - y] == cost:
-            return y
-    return 0
-
-
-cdef int64_t find_internal(
-    const cost_t *left, const cost_t *right, int64_t t, int64_t cost,
-) noexcept nogil:
-    """Return -y for the least 1 <= y <= t with y + left[y - 1] + right[t - y] = cost, or 0."""
-    cdef int64_t y
-    for y in range(1, t + 1):
-        if y + <int64_t>left[y - 1] + <int64_t>right[t - y] == cost:
-            return -y
-    return 0
-
-
 cdef int64_t split_msm(
     const cost_t[:, ::1] C, int64_t t, int64_t m, int64_t a, int64_t b,
 ) noexcept nogil:
@@ -284,15 +251,15 @@ cdef int64_t split_msm(
     if t + <int64_t>C[m, t - 1] == cost:
         return -t  # in the working internal state, which the m units do not count
     if m >= b:
-        y = find_internal(&C[m, 0], &C[m - b, 0], t, cost)
-    return y if y else find_hidden(&C[m, 0], &C[m - a, 0], t, cost)
+        y = find_internal(&C[m, 0], &C[m - b, 0], t, cost, 1)
+    return y if y else find_hidden(&C[m, 0], &C[m - a, 0], t, cost, 1)
 
 
 cdef int64_t split_free(
     const cost_t[:, ::1] A, const cost_t[:, ::1] B, int64_t t, int64_t m, int64_t b,
 ) noexcept nogil:
-    cdef int64_t cost = A[m, t], y = find_internal(&A[m, 0], &A[m - b, 0], t, cost)
-    return y if y else find_hidden(&A[m, 0], &B[m, 0], t, cost)
+    cdef int64_t cost = A[m, t], y = find_internal(&A[m, 0], &A[m - b, 0], t, cost, 1)
+    return y if y else find_hidden(&A[m, 0], &B[m, 0], t, cost, 1)
 
 
 cdef int64_t split_held(
@@ -302,8 +269,8 @@ cdef int64_t split_held(
     if 1 + <int64_t>A[m - b, t - 1] == cost:
         return 0
     if m >= a + b:
-        y = find_internal(&B[m, 0], &A[m - a - b, 0], t, cost)
-    return y if y else find_hidden(&B[m, 0], &B[m - a, 0], t, cost)
+        y = find_internal(&B[m, 0], &A[m - a - b, 0], t, cost, 1)
+    return y if y else find_hidden(&B[m, 0], &B[m - a, 0], t, cost, 1)
 
 
 cdef class MixedRule(Rule):
