@@ -13,13 +13,12 @@ Files are .npz or .safetensors by their ending; neither can run code when it is 
 """
 
 import os
-import zipfile
 
 import numpy as np
 
 from membptt.arrays import from_host, namespace, to_host
 from membptt.cells import GRU, LSTM, RNN, Stack
-from membptt.files import replacing
+from membptt.files import read_arrays, replacing
 
 KINDS = {1: RNN, 3: GRU, 4: LSTM}  # by the number of gates
 
@@ -179,21 +178,12 @@ def load_params(path, params):
     name, library = f"file {str(path)!r}", library_for(path)
     try:
         with open(path, "rb") as file:
-            found = archive(file) if library is np else library.load(file.read())
+            found = read_arrays(file) if library is np else library.load(file.read())
     except FileNotFoundError:
         raise ValueError(f"{name} does not exist; give one that save_params wrote") from None
     except Exception as error:  # a cut or altered file makes the readers raise almost anything
         raise ValueError(f"{name} cannot be read ({error}); give an intact file") from None
     fill(params, found, name)
-
-
-def archive(file):
-    """Return the arrays of an .npz file; np.load alone would take other files too."""
-    if not zipfile.is_zipfile(file):
-        raise ValueError("not an archive")
-    file.seek(0)
-    with np.load(file, allow_pickle=False) as found:
-        return {name: found[name] for name in found.files}
 
 
 def library_for(path):

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from membptt.files import beside, replacing
+from membptt.files import beside, read_arrays, replacing
 
 FORMAT = 2
 
@@ -73,12 +73,8 @@ def load_checkpoint(path):
     if not os.path.isfile(path):  # reading a device or a pipe might never end
         raise ValueError(f"{name} is a device or a pipe; give a file that --save wrote")
     try:
-        with open(path, "rb") as raw:
-            if not zipfile.is_zipfile(raw):  # np.load takes other files too
-                raise zipfile.BadZipFile
-            raw.seek(0)
-            with np.load(raw, allow_pickle=False) as file:
-                content = {key: file[key] for key in file.files}
+        with open(path, "rb") as file:
+            content = read_arrays(file)
         found, version = content.pop("sha256").tobytes(), int(content["format"])
         settings = json.loads(content["settings"].tobytes())
     except DAMAGE as error:
