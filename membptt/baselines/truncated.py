@@ -10,7 +10,6 @@ out. No sequence is too long for it; a dependence can be.
 """
 
 import time
-from math import prod
 
 import numpy as np
 
@@ -18,6 +17,7 @@ from membptt.arrays import array_module, namespace
 from membptt.blocks import Blocks
 from membptt.checks import integer
 from membptt.executor.chain import make_chain
+from membptt.executor.plain import views
 from membptt.executor.result import Result, Stats
 from membptt.executor.window import check_finite, check_inputs, check_window
 
@@ -82,8 +82,8 @@ def truncated_bptt(cell, inputs, head, window, state=None, stride=None):
         following = max(0, end + stride - window)
         if following < end:  # the state that entered a step is a part of its internal state
             at = (following - begin) * size
-            internal = copies(stored, at, cell.internal_shapes(batch), cell.dtype)
-            entering = cell.entering(internal)
+            internal = views(stored, at, cell.internal_shapes(batch), cell.dtype)
+            entering = tuple(array.copy() for array in cell.entering(internal))
         for step in range(end - begin, 0, -1):
             chain.backward(step, (step - 1) * size)
         share, bad, found, last, by_state = chain.finish()
@@ -112,16 +112,6 @@ def steps_of(inputs, begin, end):
     block = np.empty((end - begin, *inputs.shape[1:]), inputs.dtype)
     inputs.read(begin, block)
     return block
-
-
-def copies(buffer, at, shapes, dtype):
-    """Return copies of the arrays of these shapes that stand side by side at byte `at`."""
-    arrays = []
-    for shape in shapes:
-        end = at + prod(shape) * dtype.itemsize
-        arrays.append(buffer[at:end].view(dtype).reshape(shape).copy())
-        at = end
-    return tuple(arrays)
 
 
 class Part:

@@ -133,7 +133,7 @@ class PlainChain:
         elif source == ENTERING:
             self.working = tuple(a.copy() for a in self.cell.entering(self.internal(at)))
         else:
-            self.working = tuple(array.copy() for array in self.views(at, self.hidden_shapes))
+            self.working = tuple(array.copy() for array in self.hidden(at))
 
     def forward(self, start, stop, internal_at=-1):
         """Run the steps start+1 ... stop; save the internal state of `stop` unless at < 0."""
@@ -149,7 +149,7 @@ class PlainChain:
 
     def save_hidden(self, at):
         """Copy the working hidden state into the arena."""
-        for target, array in zip(self.views(at, self.hidden_shapes), self.working, strict=True):
+        for target, array in zip(self.hidden(at), self.working, strict=True):
             target[...] = array
 
     def expand(self, start, stop, source, at, hidden_at, internal_at):
@@ -187,15 +187,21 @@ class PlainChain:
 
     def internal(self, at):
         """Return the arrays of the internal state at byte `at` of the arena."""
-        return tuple(self.views(at, self.internal_shapes))
+        return views(self.arena, at, self.internal_shapes, self.cell.dtype)
 
-    def views(self, at, shapes):
-        """Yield arrays of these shapes that stand side by side at byte `at` of the arena."""
-        dtype = self.cell.dtype
-        for shape in shapes:
-            end = at + prod(shape) * dtype.itemsize
-            yield self.arena[at:end].view(dtype).reshape(shape)
-            at = end
+    def hidden(self, at):
+        """Return the arrays of the hidden state at byte `at` of the arena."""
+        return views(self.arena, at, self.hidden_shapes, self.cell.dtype)
+
+
+def views(buffer, at, shapes, dtype):
+    """Return arrays of these shapes that stand side by side at byte `at` of the buffer."""
+    arrays = []
+    for shape in shapes:
+        end = at + prod(shape) * dtype.itemsize
+        arrays.append(buffer[at:end].view(dtype).reshape(shape))
+        at = end
+    return tuple(arrays)
 
 
 def targets_nbytes(bound):
