@@ -21,6 +21,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from membptt.arrays import from_host, namespace, to_host
 from membptt.checks import integer
 
 # Set by mpirun of Open MPI, MPICH and others, and by srun.
@@ -168,21 +169,24 @@ class Parts:
         if self.size > 1:
             losses = [loss for part in self.comm.allgather(losses) for loss in part]
         after = tuple(
-            np.concatenate(arrays) for arrays in zip(*(r.state for r in done), strict=True)
+            namespace(arrays[0]).concat(arrays)
+            for arrays in zip(*(r.state for r in done), strict=True)
         )
         return replace(done[-1], loss=tree(losses) / self.count, grads=grads, state=after)
 
     def exchanged(self, array, partner):
         """Give `partner` the array and return the one that it has."""
-        theirs = np.empty_like(array)
-        self.comm.Sendrecv(array, partner, recvbuf=theirs, source=partner)
-        return theirs
+        mine = to_host(array)  # few MPIs read a device's memory
+        theirs = np.empty_like(mine)
+        self.comm.Sendrecv(mine, partner, recvbuf=theirs, source=partner)
+        return from_host(theirs, namespace(array))
 
     def all_reduced(self, array):
         """Return the sum over the processes in whatever order MPI adds."""
-        found = np.empty_like(array)
-        self.comm.Allreduce(array, found)
-        return found
+        mine = to_host(array)
+        found = np.empty_like(mine)
+        self.comm.Allreduce(mine, found)
+        return from_host(found, namespace(array))
 
     @property
     def own(self):

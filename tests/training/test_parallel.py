@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import membptt as mb
+from membptt import arrays
 from membptt.kernels.threads import thread_count
 from membptt.training.parallel import Parts, communicator
 
@@ -54,10 +55,11 @@ class Rank:
         return found
 
     def Sendrecv(self, array, partner, recvbuf, source):
-        assert partner == source
+        assert partner == source and type(array) is type(recvbuf) is np.ndarray
         recvbuf[...] = self.allgather(array.copy())[partner]
 
     def Allreduce(self, array, found):
+        assert type(array) is type(found) is np.ndarray
         found[...] = sum(reversed(self.allgather(array.copy())))
 
 
@@ -132,6 +134,28 @@ def test_bits_for_one_two_and_four_processes():
 
     found = {outcome for size in (1, 2, 4) for outcome in ran(size, work)}
     assert len(found) == 1
+
+
+@pytest.mark.parametrize("reduction", ["tree", "all-reduce"])
+def test_gradients_on_a_device_go_by_way_of_the_host(monkeypatch, reduction):
+    import standin
+
+    monkeypatch.setattr(arrays, "device_module", standin.device_module)
+    *_, inputs, targets, state = problem()
+
+    def work(comm, backend):
+        cell, head = mb.LSTM(9, 7, backend=backend), mb.SoftmaxHead(7, 9, backend=backend)
+        parts = Parts(4, 8, comm, reduction)
+        executor = mb.Executor(cell, mb.schedule(20, "700", cell=cell, batch=2), 2)
+        xp = arrays.array_module(backend)
+        mine = tuple(arrays.from_host(array[parts.own], xp) for array in state)
+        result = parts.run(executor, head, inputs, targets, mine)
+        found = [*result.grads.values(), *result.state]
+        assert all(isinstance(array, xp.ndarray) for array in found)
+        return [arrays.to_host(array).tobytes() for array in found]
+
+    wanted = ran(2, lambda comm: work(comm, "numpy"))
+    assert ran(2, lambda comm: work(comm, "cupy")) == wanted
 
 
 @pytest.mark.parametrize(
