@@ -250,25 +250,21 @@ def train(trainer, settings, path):
                 refresh=bar.n == bar.initial,  # the first one is worth waiting for
             )
             bar.update()
-            if path is not None and agreed(trainer, time.monotonic() - saved_at > SAVE_SECONDS):
+            due = time.monotonic() - saved_at > SAVE_SECONDS
+            if path is not None and trainer.parts.agreed(due):
                 try:
                     save(path, settings, trainer)
                 except ValueError as error:  # there may be room again the next time
                     bar.write(f"membptt train: warning: {error}", file=sys.stderr)
                 saved_at = time.monotonic()
-            stopped = agreed(trainer, interrupt.asked)
+            stopped = trainer.parts.agreed(interrupt.asked)
     return stopped
-
-
-def agreed(trainer, flag):
-    """Return whether one of the processes says so: all have to do the same."""
-    return flag if trainer.parts is None else trainer.parts.agreed(flag)
 
 
 def save(path, settings, trainer):
     """Write a checkpoint, or raise a ValueError that says why it cannot be written."""
     arrays = trainer.arrays()
-    if trainer.parts is not None and trainer.parts.rank > 0:
+    if trainer.parts.rank > 0:
         return  # one process writes
     try:
         save_checkpoint(path, settings.as_dict(), arrays)

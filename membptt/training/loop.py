@@ -20,6 +20,7 @@ from membptt.checks import positive
 from membptt.executor import Executor
 from membptt.training.corpus import Windows
 from membptt.training.optimizers import clip_by_norm
+from membptt.training.parallel import Parts
 
 TRACED = 2  # updates under the meter: the second one reuses all that the first one allocated
 
@@ -85,7 +86,7 @@ class Trainer:
         Folder for strategy disk.
     parts : membptt.training.parallel.Parts, optional
         Back-propagate the batch part by part, other processes' parts among them; `schedule` is then
-        for the rows of one part.
+        for the rows of one part. By default the whole batch at once.
 
     Attributes
     ----------
@@ -133,8 +134,8 @@ class Trainer:
         self.optimizer = optimizer
         self.clip = positive("clip", clip, largest=math.inf)
         self.windows = Windows(corpus, schedule.steps, batch)
-        self.parts = parts
-        self.executor = Executor(cell, schedule, batch if parts is None else parts.rows, disk=disk)
+        self.parts = Parts(1, batch) if parts is None else parts
+        self.executor = Executor(cell, schedule, self.parts.rows, disk=disk)
         self.updates = self.position = 0
         self.state = self.zero_state()
         self.last = self.loss_first = self.loss_last = None
@@ -166,7 +167,7 @@ class Trainer:
         self.optimizer.params.update(all_params(self.cell, self.head))  # some may be other arrays
         try:
             with np.errstate(over="ignore", invalid="ignore"):  # what overflows is found and named
-                result = self.back_propagate(inputs, targets)
+                result = self.parts.run(self.executor, self.head, inputs, targets, self.state)
                 with self.scratch():
                     norm = clip_by_norm(result.grads, self.clip)
                     if not math.isfinite(norm):
@@ -199,18 +200,9 @@ class Trainer:
         )
         return self.last
 
-    def back_propagate(self, inputs, targets):
-        """Return the `Result` of one window, of the whole batch's gradient."""
-        if self.parts is None:
-            return self.executor.run(inputs, self.head.with_targets(targets), self.state)
-        return self.parts.run(self.executor, self.head, inputs, targets, self.state)
-
     def zero_state(self):
         """Return a hidden state of zeros for the rows that this process has."""
-        rows = self.windows.batch
-        if self.parts is not None:
-            rows = self.parts.own.stop - self.parts.own.start
-        return self.cell.zero_state(rows)
+        return self.cell.zero_state(self.parts.own.stop - self.parts.own.start)
 
     @contextmanager
     def scratch(self):
@@ -288,7 +280,7 @@ class Trainer:
         moments = {f"optimizer/{name}": array for name, array in self.optimizer.arrays().items()}
         copied = {name: np.array(to_host(array)) for name, array in (params | moments).items()}
         state = {
-            f"state/{name}": self.of_all_rows(to_host(array))
+            f"state/{name}": self.parts.gathered(to_host(array))
             for name, array in zip(self.cell.hidden_names, self.state, strict=True)
         }
         losses = [math.nan if x is None else x for x in (self.loss_first, self.loss_last)]
@@ -303,10 +295,6 @@ class Trainer:
                 "alphabet": np.array([ord(character) for character in self.corpus.alphabet]),
             }
         )
-
-    def of_all_rows(self, array):
-        """Return the rows of all processes."""
-        return array if self.parts is None else self.parts.gathered(array)
 
     def restore(self, arrays):
         """Go on from what `arrays` returned, to the same bits as without the interruption.
@@ -330,9 +318,8 @@ class Trainer:
         self.optimizer.restore(
             {name: arrays[f"optimizer/{name}"] for name in self.optimizer.arrays()}
         )
-        rows = slice(None) if self.parts is None else self.parts.own
         self.state = tuple(
-            from_host(arrays[f"state/{name}"][rows], namespace(mine))
+            from_host(arrays[f"state/{name}"][self.parts.own], namespace(mine))
             for name, mine in zip(self.cell.hidden_names, self.state, strict=True)
         )
         self.updates = int(arrays["updates"])

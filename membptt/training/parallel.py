@@ -151,6 +151,8 @@ class Parts:
             loss and grads of the whole batch, the same in every process; state of this process's
             rows; stats of its last part.
         """
+        if self.count == 1:
+            return executor.run(inputs, head.with_targets(targets), state)
         first, done, losses = self.mine[0].start, [], []
 
         def shares():

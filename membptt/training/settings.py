@@ -178,10 +178,7 @@ def make_trainer(settings, corpus, meter=None, comm=None):
 
     `comm` are the processes that share the work (mpi4py), None for this one alone.
     """
-    parts, batch = None, settings.batch
-    if settings.parts > 1 or comm is not None:
-        parts = Parts(settings.parts, settings.batch, comm, settings.reduction)
-        batch = parts.rows
+    parts = Parts(settings.parts, settings.batch, comm, settings.reduction)
     size, seed = len(corpus.alphabet), settings.seed
     cell = make_cell(
         settings.cell,
@@ -192,18 +189,18 @@ def make_trainer(settings, corpus, meter=None, comm=None):
         seed,
         settings.backend,
     )
-    memory = budget(settings, cell, batch)
+    memory = budget(settings, cell, parts.rows)
+    disk = settings.disk
     if settings.strategy == "disk":
-        disk = settings.disk
         if disk is None and settings.backend != "cupy":
             disk = tempfile.gettempdir()
-        plan, _ = disk_schedule(settings.steps, memory, cell, batch, disk, settings.disk_budget)
+        plan, _ = disk_schedule(
+            settings.steps, memory, cell, parts.rows, disk, settings.disk_budget
+        )
     elif settings.strategy == "expand":
-        disk = None
-        plan, _ = expand_schedule(settings.steps, memory, cell, batch)
+        plan, _ = expand_schedule(settings.steps, memory, cell, parts.rows)
     else:
-        disk = None
-        plan = schedule(settings.steps, memory, settings.strategy, cell, batch)
+        plan = schedule(settings.steps, memory, settings.strategy, cell, parts.rows)
     head = SoftmaxHead(settings.hidden, size, settings.dtype, seed, settings.backend)
     optimizer = make_optimizer(settings, all_params(cell, head))
     return Trainer(
