@@ -132,9 +132,10 @@ def check_params(cell):
         raise ValueError(
             f"params hold {min(unknown)!r}; give {', '.join(cell.param_shapes())} alone"
         )
+    xp = array_module(cell.backend)
     for name, shape in cell.param_shapes().items():
         value = cell.params[name]
-        check_module(f"parameter {name}", value, array_module(cell.backend))
+        check_module(f"parameter {name}", value, xp)
         if value.shape != shape:
             raise ValueError(f"parameter {name} has shape {value.shape}; give {shape}")
         if value.dtype != cell.dtype:
