@@ -41,23 +41,23 @@ class Compiler:
 
     def __init__(self, command, folder):
         self.command, self.folder = command, folder
-        self.libraries = {}
+        self.builds = {}
 
-    def library(self, text, macros):
-        """Return the library, and the types of each kernel's parameters by its name."""
+    def compiled(self, text, macros):
+        """Return the shared object, and the types of each kernel's parameters by its name."""
         key = text, tuple(macros.items())
-        if key not in self.libraries:
-            self.libraries[key] = self.build(text, macros), signatures(text)
-        return self.libraries[key]
+        if key not in self.builds:
+            self.builds[key] = self.build(text, macros), signatures(text)
+        return self.builds[key]
 
     def build(self, text, macros):
-        """Return the library: the kernels, and for each a call with its arguments as words."""
+        """Return the shared object: each kernel, and a call of it with its arguments as words."""
         lines = [f"#define {key} {value}" for key, value in macros.items()]
         lines += [f'#include "{HEADER}"', text]
         for name, types in signatures(text).items():
             values = ", ".join(f"({kind})a[{i}]" for i, kind in enumerate(types))
             lines.append(f"void call_{name}(const int64_t *a) {{ {name}({values}); }}")
-        stem = self.folder / f"kernels{len(self.libraries)}"
+        stem = self.folder / f"kernels{len(self.builds)}"
         source = stem.with_suffix(".c")
         source.write_text("\n".join(lines), encoding="utf-8")
         command = [*self.command, *FLAGS.split(), "-o", f"{stem}.so", str(source), "-lm"]
@@ -161,9 +161,9 @@ class EmulatedDevice(Device):
 
     def kernel(self, file, name, cell, itemsize, tile=None):
         text, macros = sources.source(file, cell), sources.defines(file, itemsize, tile)
-        library, found = self.compiler.library(text, macros)
+        module, found = self.compiler.compiled(text, macros)
         assert tuple(found) == sources.KERNELS[file]
-        return name, library, len(found[name])
+        return name, module, len(found[name])
 
     def start(self, kernel, grid, threads, arguments):
         assert len(arguments) == kernel[2], f"{kernel[0]} takes {kernel[2]} arguments"
@@ -175,10 +175,10 @@ class EmulatedDevice(Device):
             self.recording.append(run)
 
     def run(self, kernel, grid, threads, arguments):
-        name, library, count = kernel
+        name, module, count = kernel
         words = (ctypes.c_int64 * count)(*arguments)
         sizes = map(ctypes.c_int64, (*grid, threads, self.backwards))
-        if library.emulate(getattr(library, f"call_{name}"), words, *sizes):
+        if module.emulate(getattr(module, f"call_{name}"), words, *sizes):
             raise RuntimeError(f"{name}: threads wait at a barrier that others never come to")
 
     def record(self, launch_all):

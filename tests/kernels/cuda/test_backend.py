@@ -90,9 +90,9 @@ class Stream(standin.Stream):
 class Function:
     """A kernel of a module."""
 
-    def __init__(self, library, name, count):
-        self.library, self.count = library, count
-        self.call = getattr(library, f"call_{name}")
+    def __init__(self, module, name, count):
+        self.module, self.count = module, count
+        self.call = getattr(module, f"call_{name}")
 
     def __call__(self, grid, block, arguments, shared_memory, stream):
         assert {type(value) for value in (*grid, *block, *arguments)} == {int}
@@ -101,7 +101,7 @@ class Function:
         sizes = [ctypes.c_int64(size) for size in (*(*grid, 1)[:3], block[0], 0)]
 
         def work():
-            assert self.library.emulate(self.call, words, *sizes) == 0
+            assert self.module.emulate(self.call, words, *sizes) == 0
 
         (stream.queue if stream.captured is None else stream.captured).append(work)
 
@@ -131,11 +131,11 @@ def library(monkeypatch, kernel_compiler):
         def __init__(self, code, options):
             assert options[: len(sources.OPTIONS)] == sources.OPTIONS
             macros = dict(option[2:].split("=") for option in options[len(sources.OPTIONS) :])
-            self.library, self.found = kernel_compiler.library(code, macros)
+            self.module, self.found = kernel_compiler.compiled(code, macros)
             modules.append(self)
 
         def get_function(self, name):
-            return SimpleNamespace(kernel=Function(self.library, name, len(self.found[name])))
+            return SimpleNamespace(kernel=Function(self.module, name, len(self.found[name])))
 
     current = Stream()
     cuda = SimpleNamespace(

@@ -18,9 +18,9 @@ KERNEL __launch_bounds__(THREADS) own(int64_t *out)
 
 def outcome(device, barrier, size=32):
     """Run the kernel with this barrier on new memory; return what it wrote."""
-    library, _ = device.compiler.library(SHARED % barrier, {})
+    module, _ = device.compiler.compiled(SHARED % barrier, {})
     out = device.take(8 * size)
-    device.launch(("own", library, 1), (1, 1), 32, (out,))
+    device.launch(("own", module, 1), (1, 1), 32, (out,))
     return device.fetch(out, size, np.int64)
 
 
