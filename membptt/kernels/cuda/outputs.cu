@@ -15,11 +15,7 @@ KERNEL __launch_bounds__(THREADS)
     const integer first = (step - 1) % head_steps * B;
     const integer m0 = (integer)blockIdx.y * BM, n0 = (integer)blockIdx.x * BN;
     REAL acc[TM][TN];
-#pragma unroll
-    for (int i = 0; i < TM; i++)
-#pragma unroll
-        for (int j = 0; j < TN; j++)
-            acc[i][j] = OWN_COLUMN(j) < V ? b_y[OWN_COLUMN(j)] : 0;
+    start_from(acc, b_y, V, n0);
     tile_product(acc, h, B, H, W_y, V, V, H, m0, n0);
 #pragma unroll
     for (int i = 0; i < TM; i++)

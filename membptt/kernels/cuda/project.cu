@@ -11,11 +11,7 @@ KERNEL __launch_bounds__(THREADS) project(const REAL *x, const REAL *W, const RE
 {
     const integer m0 = (integer)blockIdx.y * BM, n0 = (integer)blockIdx.x * BN;
     REAL acc[TM][TN];
-#pragma unroll
-    for (int i = 0; i < TM; i++)
-#pragma unroll
-        for (int j = 0; j < TN; j++)
-            acc[i][j] = OWN_COLUMN(j) < N ? b[OWN_COLUMN(j)] : 0;
+    start_from(acc, b, N, n0);
     tile_product(acc, x, rows, K, W, N, N, K, m0, n0);
 #pragma unroll
     for (int i = 0; i < TM; i++)

@@ -134,3 +134,13 @@ DEVICE void tile_product(REAL acc[TM][TN], const REAL *a, integer rows, integer 
 #define ROW(i) (m0 + (int)threadIdx.x / TX * TM + (i))
 #define OWN_COLUMN(j) (n0 + (int)threadIdx.x % TX + (j) * TX)
 #define OWN_UNIT (n0 + (int)threadIdx.x % TX)
+
+/* Every row of the tile starts from the same one, a bias. */
+DEVICE void start_from(REAL acc[TM][TN], const REAL *row, integer columns, integer n0)
+{
+#pragma unroll
+    for (int i = 0; i < TM; i++)
+#pragma unroll
+        for (int j = 0; j < TN; j++)
+            acc[i][j] = OWN_COLUMN(j) < columns ? row[OWN_COLUMN(j)] : 0;
+}
