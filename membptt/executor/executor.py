@@ -18,6 +18,7 @@ from membptt.executor.chain import make_chain
 from membptt.executor.result import Result, Stats
 from membptt.executor.tier import HostTier
 from membptt.executor.window import (
+    check_cell,
     check_finite,
     check_inputs,
     check_window,
@@ -26,6 +27,7 @@ from membptt.executor.window import (
 from membptt.kernels._sums import Sums
 from membptt.kernels.threads import thread_count, useful_threads
 from membptt.memory import Ledger
+from membptt.schedules import ChainSchedule, Schedule
 
 # Strategies that run on the host alone, and why.
 HOST_ONLY = {
@@ -70,6 +72,8 @@ class Executor:
     ------
     ValueError
         If the schedule was planned for states of other sizes, or the backend cannot run it.
+    TypeError
+        If `cell` or `schedule` is something else.
     """
 
     def __init__(
@@ -85,6 +89,11 @@ class Executor:
         verify=False,
         input_grads=False,
     ):
+        check_cell(cell)
+        if not isinstance(schedule, Schedule | ChainSchedule):
+            raise TypeError(
+                f"schedule is {schedule!r}; give one that mb.schedule(steps, memory, ...) made"
+            )
         check_runs_on(cell.backend, schedule, disk)
         self.cell = cell
         self.schedule = schedule

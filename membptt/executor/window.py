@@ -4,12 +4,13 @@ import numpy as np
 
 from membptt.arrays import all_finite, array_module, from_host
 from membptt.blocks import sequence
-from membptt.cells import Custom
+from membptt.cells import Cell, Custom
 from membptt.checks import check_tokens
 
 
 def check_inputs(cell, inputs):
     """Return `inputs` as an array or as Blocks, or raise unless it is a window for this cell."""
+    check_cell(cell)
     inputs = sequence("inputs", inputs, cell.input_shape[0] if len(cell.input_shape) == 1 else None)
     if inputs.ndim == 2 and inputs.dtype.kind != "f" and len(cell.input_shape) == 1:
         check_tokens("inputs", inputs, *cell.input_shape)
@@ -24,6 +25,12 @@ def check_inputs(cell, inputs):
     if inputs.dtype != cell.dtype:
         raise TypeError(f"inputs are {inputs.dtype}; {wanted}")
     return inputs
+
+
+def check_cell(cell):
+    """Raise a TypeError unless `cell` is one."""
+    if not isinstance(cell, Cell):
+        raise TypeError(f"cell is {cell!r}; give a cell such as mb.LSTM(...)")
 
 
 def room_for_input_grads(cell, inputs):

@@ -17,6 +17,7 @@ from membptt.arrays import array_module, from_host, namespace, to_host
 from membptt.blocks import sequence
 from membptt.checks import integer
 from membptt.executor.executor import bptt
+from membptt.executor.window import check_cell
 from membptt.oracle.full import full_bptt
 
 SHIFT = 2.0**-9
@@ -124,6 +125,7 @@ def check_gradients(cell, inputs=None, head=None, schedule=None, state=None, sam
         As from `membptt.bptt`.
     """
     generator = np.random.default_rng(seed)
+    check_cell(cell)
     cell = in_double(cell)
     if inputs is None:
         inputs = generator.standard_normal((7, 2, *cell.input_shape))
@@ -181,8 +183,14 @@ def check_step(cell, x=None, state=None, seed=0):
     GradientReport
         A row for each array that leaves the step and each parameter or array that enters it, and
         one for each array that `state_from_internal` derives.
+
+    Raises
+    ------
+    TypeError
+        If `cell` is none.
     """
     generator = np.random.default_rng(seed)
+    check_cell(cell)
     cell = in_double(cell)
     x = generator.standard_normal((2, *cell.input_shape)) if x is None else np.asarray(x)
     if x.dtype.kind == "f":

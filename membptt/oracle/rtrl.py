@@ -26,7 +26,7 @@ import numpy as np
 
 from membptt.blocks import sequence
 from membptt.executor.result import Result, Stats
-from membptt.executor.window import check_finite, check_inputs, check_window
+from membptt.executor.window import check_cell, check_finite, check_inputs, check_window
 from membptt.oracle.differences import bound_in_double, in_double
 
 EPSILON = 2.0**-200  # its square is lost beside any number; a power of two divides exactly
@@ -64,6 +64,7 @@ def rtrl(cell, inputs, head, state=None):
     functions" (1998).
     """
     started = time.perf_counter()
+    check_cell(cell)
     if cell.backend == "cupy":
         raise ValueError("backend is 'cupy', RTRL runs on the host; give a cell of backend 'numpy'")
     cell = in_double(cell)

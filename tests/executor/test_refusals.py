@@ -74,6 +74,31 @@ def test_windows_that_do_not_fit(window, backend, change, error, message):
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize("schedule", ["1MiB", 100, None])
+def test_what_is_no_schedule_is_refused(window, schedule):
+    case = window()
+    with pytest.raises(TypeError, match=f"schedule is {schedule!r}; give one that mb.schedule"):
+        mb.bptt(*case.arguments(), schedule)
+
+
+@pytest.mark.parametrize("cell", ["lstm", mb.LSTM])
+def test_what_is_no_cell_is_refused(window, cell):
+    case = window()
+    _, inputs, head = case.arguments()
+    for method in (
+        lambda: mb.bptt(cell, inputs, head, full(case)),
+        lambda: mb.Executor(cell, full(case), 2),
+        lambda: mb.full_bptt(cell, inputs, head),
+        lambda: mb.truncated_bptt(cell, inputs, head, 3),
+        lambda: mb.bptt_stream(cell, zip(inputs, head.targets, strict=True), head.head, "1MiB"),
+        lambda: mb.check_gradients(cell, inputs, head),
+        lambda: mb.check_step(cell),
+        lambda: mb.rtrl(cell, inputs, head),
+    ):
+        with pytest.raises(TypeError, match=r"cell is .*; give a cell such as mb\.LSTM"):
+            method()
+
+
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_tokens_out_of_range_are_named_with_their_place(window, backend):
     case = window(backend=backend)
