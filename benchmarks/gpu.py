@@ -76,7 +76,7 @@ class Case:
 def tests(_):
     """Run the tests marked `gpu`."""
     ran = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-m", "gpu", "-rs", "tests/gpu"],
+        [sys.executable, "-P", "-m", "pytest", "-q", "-m", "gpu", "-rs", "tests/gpu"],
         cwd=ROOT,
         capture_output=True,
         text=True,

@@ -48,6 +48,7 @@ class Cell:
     """
 
     gates = 1
+    own_code = False  # whether only the cell's own code computes it: no kernels have its options
     hidden_names = ("h",)
     internal_names = ()
 

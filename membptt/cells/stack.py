@@ -114,6 +114,11 @@ class Stack(Cell):
             layer.backend = value
 
     @property
+    def own_code(self):
+        """Whether a layer has options that no kernels have: all layers run their own code then."""
+        return any(layer.own_code for layer in self.layers)
+
+    @property
     def kind(self):
         """The names of the layers' kinds, layer 0 first."""
         return " + ".join(layer.kind for layer in self.layers)

@@ -107,7 +107,7 @@ cdef class Machine:
         cdef int source = self.find(step, &at)
         if source < 0:
             return NOT_SAVED
-        self.chain._restart(source, at)
+        self.chain._restart(source, at, step)
         self.place = step
         return NONE
 
@@ -156,7 +156,7 @@ cdef class Machine:
             at = self.spill.fetch_at(step)
             if at < 0:
                 return DISK_FAILED
-            self.chain._restart(1, at)  # HIDDEN
+            self.chain._restart(1, at, step)  # HIDDEN
             self.place = step
         elif self.spill.drop_step(step) < 0:
             return NOT_BUFFERED

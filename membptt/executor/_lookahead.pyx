@@ -155,7 +155,7 @@ cdef class Lanes:
     cdef int sweep(self) except -1 nogil:
         """Run from the initial state to the end; keep what the segments need."""
         cdef int64_t j
-        self.chain._restart(0, 0)
+        self.chain._restart(0, 0, 0)
         for j in range(self.segments, 1, -1):
             with gil:
                 PyErr_CheckSignals()
@@ -173,9 +173,9 @@ cdef class Lanes:
         """Restart at the begin of segment j, give its hidden state back, run its steps."""
         self.record(RESTORE, self.begins[j], 0)
         if j == self.segments:
-            self.chain._restart(0, 0)
+            self.chain._restart(0, 0, 0)
         else:
-            self.chain._restart(1, self.kept(j) * self.hidden)
+            self.chain._restart(1, self.kept(j) * self.hidden, self.begins[j])
             self.record(FREE, self.begins[j], 0)
             lane_add(&self.used, -self.hidden)
         self.give_slots(j)

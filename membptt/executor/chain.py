@@ -33,7 +33,7 @@ def make_chain(cell, head, steps, batch, ledger=None, isa=None, input_grads=Fals
         and compiles_kernels()
     ):
         return CudaChain(cell, head, steps, batch, ledger)
-    if cell.backend != "cython":
+    if not runs_compiled(cell):
         return PlainChain(cell, head, steps, batch, ledger)
     if type(cell) is not cells.Stack:
         return compiled(cell)(cell, head, steps, batch, isa)
@@ -42,6 +42,11 @@ def make_chain(cell, head, steps, batch, ledger=None, isa=None, input_grads=Fals
         bound = head if layer is cell.layers[-1] else None
         layers.append(compiled(layer)(layer, bound, steps, batch, isa, layers[-1]))
     return StackChain(cell, layers[1:])
+
+
+def runs_compiled(cell):
+    """Return whether the compiled kernels run this cell, and not its own code."""
+    return cell.backend == "cython" and not cell.own_code
 
 
 def compiled(cell):

@@ -14,7 +14,7 @@ from membptt.checks import integer
 from membptt.executor import _executor, _lookahead, readable
 from membptt.executor._spill import Spill
 from membptt.executor.arena import Arena, SlotArena
-from membptt.executor.chain import make_chain
+from membptt.executor.chain import make_chain, runs_compiled
 from membptt.executor.result import Result, Stats
 from membptt.executor.tier import HostTier
 from membptt.executor.window import (
@@ -101,7 +101,7 @@ class Executor:
         self.record = record
         self.threads = useful_threads(cell, self.batch, threads)
         self.lanes = min(schedule.lanes, thread_count(threads))
-        self.compiled = cell.backend == "cython" and not step_through
+        self.compiled = runs_compiled(cell) and not step_through
         sizes = cell.hidden_nbytes(self.batch), cell.internal_nbytes(self.batch)
         arena = Arena if schedule.lanes == 1 else SlotArena
         reserved = schedule.buffers * sizes[0]

@@ -2,8 +2,8 @@
 
 A *chain* has five moves and no memory of schedules:
 
-    restart(source, at)             the working hidden state becomes the initial one, or one that
-                                    stands in the arena at byte `at`
+    restart(source, at, place)      the working hidden state becomes that after step `place`: the
+                                    initial one, or one that stands in the arena at byte `at`
     forward(start, stop, at)        run the steps start+1 ... stop; the internal state of `stop`
                                     goes to the arena at byte `at`, unless at < 0
     save_hidden(at)                 the working hidden state goes to the arena
@@ -124,8 +124,8 @@ class PlainChain:
         bad_step = int(to_host(self.first_bad_step))
         return loss, bad_step, self.grads, self.last, self.dstate
 
-    def restart(self, source, at=0):
-        """Make the working hidden state the one that `source` names, `at` in the arena."""
+    def restart(self, source, at=0, place=0):
+        """Make the working hidden state that after step `place`, from what `source` names."""
         if source == INITIAL:
             self.working = self.initial
         elif source == LEAVING:
@@ -161,9 +161,9 @@ class PlainChain:
         hidden, internal = self.sizes
         for step in range(stop, start, -1):
             if step == start + 1:
-                self.restart(source, at)
+                self.restart(source, at, start)
             else:
-                self.restart(HIDDEN, hidden_at + (step - start - 2) * hidden)
+                self.restart(HIDDEN, hidden_at + (step - start - 2) * hidden, step - 1)
             self.forward(step - 1, step, internal_at + (step - start - 1) * internal)
 
     def backward(self, step, at):

@@ -46,7 +46,7 @@ class Machine:
             case AdvanceSaveInternal(start, stop):
                 self.forward(start, stop, self.arena.push(INTERNAL, stop))
             case Restore(step):
-                self.chain.restart(*self.source(step))
+                self.chain.restart(*self.source(step), step)
                 self.place = step
             case Expand(start, stop):
                 self.expand(start, stop)
@@ -61,7 +61,7 @@ class Machine:
             case Prefetch(step):
                 self.spill.prefetch(step)
             case Fetch(step):
-                self.chain.restart(SAVED, self.spill.fetch(step))  # waits until it is there
+                self.chain.restart(SAVED, self.spill.fetch(step), step)  # waits until it is there
                 self.place = step
             case Drop(step):
                 self.spill.drop(step)

@@ -18,7 +18,7 @@ import numpy as np
 from membptt.arrays import array_module
 from membptt.executor import _executor, readable
 from membptt.executor.arena import HiddenSlots
-from membptt.executor.chain import device_peak, make_chain
+from membptt.executor.chain import device_peak, make_chain, runs_compiled
 from membptt.executor.result import Result, Stats
 from membptt.executor.window import check_finite, check_inputs, check_window
 from membptt.kernels.threads import useful_threads
@@ -141,7 +141,7 @@ class Run:
         chain.end(bound)
         peak, saved = self.arena.peak, [step for _, step, _ in self.arena.stack]
         arena, schedule = self.arena.stacked(), self.schedule
-        if self.cell.backend == "cython":
+        if runs_compiled(self.cell):
             with Team(chain, self.threads):
                 ran = _executor.run(
                     schedule.finish_codes(), chain, *arena.sizes, self.record, saved=saved

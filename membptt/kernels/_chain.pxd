@@ -25,7 +25,7 @@ cdef class Chain:
     # of the hidden states, to check what is run again; None: no check
     cdef public Sums sums
 
-    cdef void _restart(self, int source, long at) noexcept nogil
+    cdef void _restart(self, int source, long at, long place) noexcept nogil
     cdef int _forward(self, long start, long stop, long internal_at) except -1 nogil
     cdef void _save_hidden(self, long at) noexcept nogil
     cdef int _backward(self, long step, long at) except -1 nogil

@@ -32,9 +32,9 @@ cdef class Chain:
 
     # For callers in Python: the readable executor and the oracle.
 
-    def restart(self, int source, long at=0):
-        """Make the working hidden state the one that `source` names, `at` in the arena."""
-        self._restart(source, at)
+    def restart(self, int source, long at=0, long place=0):
+        """Make the working hidden state that after step `place`: see membptt.executor.plain."""
+        self._restart(source, at, place)
 
     def forward(self, long start, long stop, long internal_at=-1):
         """Run the steps start+1 ... stop; save the internal state of `stop` unless at < 0."""
@@ -52,7 +52,7 @@ cdef class Chain:
         """Compute the internal states of the steps start+1 ... stop out of those before them."""
         self._expand(start, stop, source, at, hidden_at, internal_at)
 
-    cdef void _restart(self, int source, long at) noexcept nogil:
+    cdef void _restart(self, int source, long at, long place) noexcept nogil:
         pass
 
     cdef int _forward(self, long start, long stop, long internal_at) except -1 nogil:

@@ -127,7 +127,7 @@ cdef class Layer(Chain):
         self.arena_array = arena
         self.arena = <char *>address(arena)
         self.head.begin(bound, self.steps)
-        self._restart(INITIAL, 0)
+        self._restart(INITIAL, 0, 0)
 
     def extend(self, inputs):
         """Go on with more steps: `inputs` holds those of before too, as they were in `begin`."""
@@ -172,7 +172,7 @@ cdef class Layer(Chain):
             for i in range(self.states)
         )
 
-    cdef void _restart(self, int source, long at) noexcept nogil:
+    cdef void _restart(self, int source, long at, long place) noexcept nogil:
         """Make the working hidden state the one that `source` names; `at` is in the arena."""
         cdef long size = self.hidden_nbytes()
         if source == INITIAL:
@@ -285,7 +285,7 @@ cdef class Layer(Chain):
         for step in range(begin, end):
             state = self.arena + hidden_at + (step - start - 1) * stride
             if step == start:
-                self._restart(source, at)
+                self._restart(source, at, start)
                 state = self.working
             for j in range(self.states):
                 memcpy(self.entering + (j * (end - begin) + step - begin) * size,

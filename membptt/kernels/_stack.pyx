@@ -92,12 +92,13 @@ cdef class StackChain(Chain):
             (<Layer>self.pointers[i]).backward_team = self.backward_team
             (<Layer>self.pointers[i]).flush_team = self.flush_team
 
-    cdef void _restart(self, int source, long at) noexcept nogil:
+    cdef void _restart(self, int source, long at, long place) noexcept nogil:
         cdef long i, begin
         for i in range(self.count):
             # The state that entered a step is the first part of each layer's internal state.
             begin = self.hidden_at[i] if source == HIDDEN else self.internal_at[i]
-            (<Layer>self.pointers[i])._restart(source, 0 if source == INITIAL else at + begin)
+            (<Layer>self.pointers[i])._restart(
+                source, 0 if source == INITIAL else at + begin, place)
 
     cdef void _save_hidden(self, long at) noexcept nogil:
         cdef long i

@@ -189,8 +189,8 @@ class CountingChain:
         self.forward_steps = 0
         self.expanded = []  # the length of each expansion
 
-    def restart(self, source, at=0):
-        """Make the working hidden state the one that `source` names, `at` in the arena."""
+    def restart(self, source, at=0, place=0):
+        """Make the working hidden state the one that stands `at` in the arena."""
         if source == INITIAL:
             self.working = 0
             return
@@ -219,7 +219,7 @@ class CountingChain:
         for step in range(stop - 1, start, -1):
             if self.read(hidden_at + (step - start - 1) * self.hidden, self.hidden) != step:
                 raise LookupError(f"h_{step} was overwritten")
-        self.restart(source, at)
+        self.restart(source, at, start)
         if self.working != start:
             raise LookupError(f"step {start + 1} expanded from the state after {self.working}")
         for step in range(start + 1, stop + 1):

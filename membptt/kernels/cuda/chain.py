@@ -83,10 +83,10 @@ class CudaChain:
     def fits(cls, cell, bound):
         """Return whether there are kernels for this cell and this head.
 
-        A subclass may compute something else than its base; a head that leaves rows out runs in
-        its own code.
+        A subclass may compute something else than its base, and options of a cell have none; a
+        head that leaves rows out runs in its own code.
         """
-        if type(cell) not in CELLS or getattr(bound, "kernel", None) not in HEADS:
+        if type(cell) not in CELLS or cell.own_code or getattr(bound, "kernel", None) not in HEADS:
             return False
         return bound.mask is None and bound.ends is None
 
@@ -285,8 +285,8 @@ class CudaChain:
         """What the steps run in."""
         return self.device.stream
 
-    def restart(self, source, at=0):
-        """Make the working hidden state the one that `source` names, `at` in the arena."""
+    def restart(self, source, at=0, place=0):
+        """Make the working hidden state that after step `place`: see membptt.executor.plain."""
         to, from_ = self.at[self.side], self.arena_at + at
         self.counted = False  # the device does not know how many steps are behind this state
         if source == LEAVING:
@@ -341,7 +341,7 @@ class CudaChain:
             self.prepare_inputs(begin + 1, end)
             to, first = self.at["entering"], begin
             if begin == start:
-                self.restart(source, at)
+                self.restart(source, at, start)
                 self.device.copy(to, self.at[self.side], state)
                 to, first = to + state, begin + 1
             if first < end:
