@@ -29,7 +29,7 @@ if importlib.util.find_spec("membptt.kernels._kernels") is None:
 
 from membptt._version import __version__
 from membptt.baselines.truncated import truncated_bptt
-from membptt.cells import GRU, LSTM, RNN, Cell, Custom, Stack
+from membptt.cells import GRU, LSTM, RNN, Cell, Custom, Reduced, Stack
 from membptt.executor import (
     Executor,
     Result,
@@ -41,6 +41,7 @@ from membptt.executor import (
 )
 from membptt.interchange import from_torch, load_params, save_params, to_torch
 from membptt.memory import Units, parse_bytes
+from membptt.oracle.approximation import GradientError, gradient_error
 from membptt.oracle.differences import check_gradients, check_step
 from membptt.oracle.full import full_bptt
 from membptt.oracle.rtrl import rtrl
@@ -70,8 +71,10 @@ __all__ = [
     "Custom",
     "Executor",
     "ExpandCost",
+    "GradientError",
     "LearningRate",
     "LinearHead",
+    "Reduced",
     "Result",
     "Schedule",
     "SoftmaxHead",
@@ -89,6 +92,7 @@ __all__ = [
     "forward_steps",
     "from_torch",
     "full_bptt",
+    "gradient_error",
     "load_params",
     "parse_bytes",
     "rtrl",

@@ -4,6 +4,7 @@ import json
 from dataclasses import asdict
 from math import isnan
 
+from membptt.cells.packing import FORMATS
 from membptt.checks import DTYPES, integer
 from membptt.cli.values import real, whole
 from membptt.executor.measure import measure, plan_in_seconds, run_seconds
@@ -27,7 +28,8 @@ LONGEST_RUN = 30  # seconds; a schedule that is predicted to take longer is not 
 
 # What a budget in bytes is counted with; the same defaults as `membptt train`.
 CELL_DEFAULTS = {
-    name: getattr(Settings, name) for name in ("cell", "hidden", "layers", "batch", "dtype")
+    name: getattr(Settings, name)
+    for name in ("cell", "hidden", "layers", "batch", "dtype", "internal")
 }
 
 
@@ -65,6 +67,9 @@ def add_arguments(subparsers):
     sizes.add_argument("--layers", type=whole, help="layers on one another (1)")
     sizes.add_argument("--batch", type=whole, help="sequences side by side (16)")
     sizes.add_argument("--dtype", choices=DTYPES, help="of the states (float32)")
+    sizes.add_argument(
+        "--internal", choices=FORMATS, help="of reduced internal states; gradients approximate"
+    )
     parser.add_argument("--strategy", choices=tuple(STRATEGIES), default="optimal")
     parser.add_argument(
         "--expand-cost",
@@ -311,12 +316,13 @@ def counted_with(args):
 
 def asked_cell(args, inputs):
     """Return the cell that the arguments ask for, with so many inputs."""
-    names = "cell", "hidden", "layers", "dtype"
+    names = "cell", "hidden", "layers", "dtype", "internal"
     given = {name: getattr(args, name) for name in names}
-    kind, hidden, layers, dtype = (
+    kind, hidden, layers, dtype, internal = (
         CELL_DEFAULTS[name] if value is None else value for name, value in given.items()
     )
-    return make_cell(kind, inputs, hidden, integer("--layers", layers, minimum=1), dtype)
+    layers = integer("--layers", layers, minimum=1)
+    return make_cell(kind, inputs, hidden, layers, dtype, internal=internal)
 
 
 def report(planned):

@@ -9,6 +9,7 @@ from argparse import SUPPRESS
 from tqdm import tqdm
 
 from membptt.arrays import BACKENDS, usable
+from membptt.cells.packing import FORMATS
 from membptt.checks import DTYPES
 from membptt.cli.interrupts import Deferred
 from membptt.cli.ranks import ranks, together
@@ -81,6 +82,12 @@ def add_arguments(subparsers):
         choices=("auto", *BACKENDS),
         help="code to run (default: auto, which is cupy where a GPU can run the strategy, else "
         "cython)",
+    )
+    add(
+        "--internal",
+        choices=FORMATS,
+        help="keep internal states in fewer bits: approximate gradients, whose error is measured "
+        "before the first update and after the last (default: exact)",
     )
     add("--dtype", choices=DTYPES, help=f"({default('dtype')})")
     add("--seed", type=whole, metavar="N", help=f"of the parameters ({default('seed')})")
@@ -172,7 +179,10 @@ def run_with(comm, args, out):
         with together(comm):
             settings, trainer = prepare(args, meter, comm)
         print(describe(settings, trainer), file=sys.stderr)
+        report_error(trainer, settings)
         interrupted = train(trainer, settings, args.save)
+        if not interrupted:
+            report_error(trainer, settings)
     finally:
         meter.stop()
     try:
@@ -261,6 +271,17 @@ def train(trainer, settings, path):
     return stopped
 
 
+def report_error(trainer, settings):
+    """Say how far the gradients are from exact ones, if internal states are reduced."""
+    if settings.internal is None:
+        return
+    try:
+        found = trainer.measure_error()
+    except FloatingPointError as error:  # the next update would say so, and there may be none
+        found = f"gradient error not measured: {error}"
+    print(f"internal states in {settings.internal}, {found}", file=sys.stderr)
+
+
 def save(path, settings, trainer):
     """Write a checkpoint, or raise a ValueError that says why it cannot be written."""
     arrays = trainer.arrays()
@@ -287,10 +308,11 @@ def describe(settings, trainer):
     """Return one line about what is going to be trained."""
     corpus = trainer.corpus
     layers = f", {settings.layers} layers," if settings.layers > 1 else ""
+    internal = f" with internal states in {settings.internal}" if settings.internal else ""
     return (
         f"{corpus.name}: {len(corpus.tokens):,} characters, {len(corpus.alphabet)} distinct; "
         f"{settings.cell} {settings.hidden}{layers} on {settings.batch} x {settings.steps} steps, "
-        f"{settings.dtype}, {settings.backend}; strategy {settings.strategy}, budget "
+        f"{settings.dtype}{internal}, {settings.backend}; strategy {settings.strategy}, budget "
         f"{format_bytes(trainer.schedule.budget)}"
     )
 
@@ -303,13 +325,17 @@ def table(report):
         return "not measured" if nbytes is None else f"{format_bytes(nbytes)} ({nbytes:,} bytes)"
 
     peak, full = report["arena_peak_bytes"], report["full_bytes"]
-    seconds, first = report["seconds_per_update"], report["loss_first"]
+    seconds, loss = report["seconds_per_update"], report["loss_first"]
     rows = [("budget", amount("budget_bytes")), ("arena used", amount("arena_peak_bytes"))]
     rows.append(("full BPTT", amount("full_bytes")))
     if peak is not None:
         rows.append(("saved", f"{1 - peak / full:.1%} of full BPTT's saved states"))
     rows.append(("measured peak", amount("measured_peak_bytes") + ", all arrays but the text"))
     rows.append(("forward steps", f"{report['forward_steps_per_update']:,} an update"))
+    if "gradient_error_first" in report:
+        errors = [report[f"gradient_error_{when}"] for when in ("first", "last")]
+        first, last = ("not measured" if error is None else f"{error:.1e}" for error in errors)
+        rows.append(("gradient error", f"{first} before the first update, {last} after the last"))
     if "disk_interval" in report:
         written, hidden = report["disk_written_bytes_per_update"], report["disk_hidden_fraction"]
         rows.append(("interval", f"{report['disk_interval']:,} steps between states on disk"))
@@ -317,9 +343,9 @@ def table(report):
         rows.append(("disk", done))
     if seconds is not None:
         rows.append(("time", f"{seconds:.3f} s an update (median)"))
-    if first is not None:
+    if loss is not None:
         last = report["bits_per_char_last"]
-        rows.append(("bits per char", f"{first / math.log(2):.3f} -> {last:.3f}"))
+        rows.append(("bits per char", f"{loss / math.log(2):.3f} -> {last:.3f}"))
     rows.append(("parameters", f"sha256 {report['parameters_sha256'][:16]}..."))
     title = f"after {report['updates']} updates"
     return "\n".join([title, *(f"  {name:<14} {value}" for name, value in rows)])

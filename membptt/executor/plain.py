@@ -217,7 +217,10 @@ def temporary_nbytes(cell, bound, batch, input_grads=False):
     """
     layers = getattr(cell, "layers", [cell])
     states = [prod(layer.hidden_shapes(batch)[0]) for layer in layers]
-    factors = [4 * getattr(layer, "gates", 1) + 8 for layer in layers]
+    factors = [
+        4 * getattr(layer, "gates", 1) + 8 + len(getattr(layer, "kept", ()))  # what is unpacked
+        for layer in layers
+    ]
     inputs = batch * prod(cell.input_shape) if input_grads else 0
     step = sum(map(mul, factors, states)) + max(largest(cell.params), inputs)
     outputs = getattr(getattr(bound, "head", None), "outputs", 0)

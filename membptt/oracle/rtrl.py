@@ -25,6 +25,7 @@ import time
 import numpy as np
 
 from membptt.blocks import sequence
+from membptt.cells.reduced import is_reduced
 from membptt.executor.result import Result, Stats
 from membptt.executor.window import check_cell, check_finite, check_inputs, check_window
 from membptt.oracle.differences import bound_in_double, in_double
@@ -67,6 +68,8 @@ def rtrl(cell, inputs, head, state=None):
     check_cell(cell)
     if cell.backend == "cupy":
         raise ValueError("backend is 'cupy', RTRL runs on the host; give a cell of backend 'numpy'")
+    if is_reduced(cell):
+        raise ValueError(f"cell is {cell!r}; RTRL keeps no internal states: give the exact cell")
     cell = in_double(cell)
     inputs = np.asarray(sequence("inputs", inputs))
     if inputs.dtype.kind == "f":

@@ -16,8 +16,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from membptt.arrays import all_finite, from_host, namespace, to_host
+from membptt.cells.reduced import exact, is_reduced
 from membptt.checks import positive
 from membptt.executor import Executor
+from membptt.oracle.approximation import gradient_error
 from membptt.training.corpus import Windows
 from membptt.training.optimizers import clip_by_norm
 from membptt.training.parallel import Parts
@@ -100,6 +102,8 @@ class Trainer:
         The last one made here.
     loss_first, loss_last : float or None
         In nats a character; kept over save and resume.
+    gradient_errors : list of GradientError
+        What `measure_error` found, in order.
 
     Raises
     ------
@@ -140,6 +144,7 @@ class Trainer:
         self.state = self.zero_state()
         self.last = self.loss_first = self.loss_last = None
         self.seconds = []
+        self.gradient_errors = []
         self.arena_peak_bytes = None
         self.stats = None
         self.ledger = self.executor.ledger
@@ -200,6 +205,39 @@ class Trainer:
         )
         return self.last
 
+    def measure_error(self):
+        """Compare the next update's gradients with the exact ones: for reduced internal states.
+
+        On the first part of this process, if the batch is cut into parts. Beside the arena it takes
+        the budget once more while it runs, but no less than one exact internal state; the meter
+        leaves that out.
+
+        Returns
+        -------
+        membptt.GradientError
+
+        Raises
+        ------
+        FloatingPointError
+            If the loss of that update is not finite.
+        """
+        if self.meter is not None and self.seconds:
+            self.meter.stop()
+        inputs, targets = self.windows.at(self.position)
+        rows, first = self.parts.mine[0], self.parts.own.start
+        state = tuple(array[rows.start - first : rows.stop - first] for array in self.state)
+        bound = self.head.with_targets(np.ascontiguousarray(targets[:, rows]))
+        window = np.ascontiguousarray(inputs[:, rows])
+        least = exact(self.cell).internal_nbytes(self.parts.rows)
+        with np.errstate(over="ignore", invalid="ignore"):
+            found = gradient_error(
+                self.cell, window, bound, state, max(self.schedule.budget, least)
+            )
+        self.gradient_errors.append(found)
+        if self.meter is not None:
+            self.meter.forget()
+        return found
+
     def zero_state(self):
         """Return a hidden state of zeros for the rows that this process has."""
         return self.cell.zero_state(self.parts.own.stop - self.parts.own.start)
@@ -238,7 +276,9 @@ class Trainer:
         dict
             ``measured_peak_bytes`` is what the meter saw: the arena, parameters, gradients,
             moments, workspace and windows together, but not the text; on a device it is the peak
-            of the ledger. ``seconds_per_update`` is the median. What was not measured, because no
+            of the ledger. ``seconds_per_update`` is the median. With reduced internal states,
+            ``gradient_error_first`` and ``gradient_error_last`` are what `measure_error` found the
+            first and the last of several times. What was not measured, because no
             update was made here or there is no meter, is None. With strategy disk,
             ``disk_hidden_fraction`` is the share of the last update's transfers that nobody waited
             for.
@@ -262,6 +302,12 @@ class Trainer:
             "seconds_per_update": self.seconds_per_update(),
             "parameters_sha256": digest(all_params(self.cell, self.head)),
         }
+        if is_reduced(self.cell):
+            errors = [each.total for each in self.gradient_errors]
+            found |= {
+                "gradient_error_first": errors[0] if errors else None,
+                "gradient_error_last": errors[-1] if len(errors) > 1 else None,
+            }
         if self.schedule.intervals is not None and self.stats is not None:
             found |= {
                 "disk_interval": self.schedule.intervals.interval,

@@ -38,6 +38,11 @@ class PeakMeter:
             tracemalloc.reset_peak()
         self.baseline = tracemalloc.get_traced_memory()[0]
 
+    def forget(self):
+        """Count the peak from now on: what was in use before, and is no more, is left out."""
+        if self.peak_bytes is None:
+            tracemalloc.reset_peak()
+
     def stop(self):
         """Keep the peak and end the trace; a second call does nothing."""
         if self.peak_bytes is None:

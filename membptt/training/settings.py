@@ -3,7 +3,8 @@
 import tempfile
 from dataclasses import asdict, dataclass, fields
 
-from membptt.cells import GRU, LSTM, RNN, Stack
+from membptt.cells import GRU, LSTM, RNN, Reduced, Stack
+from membptt.cells.packing import FORMATS
 from membptt.checks import integer
 from membptt.executor import disk_schedule, expand_schedule
 from membptt.schedules import schedule
@@ -67,6 +68,8 @@ class Settings:
         Into how many parts the batch is cut, each back-propagated on its own.
     reduction : str
         How several processes add up; see `membptt.training.parallel`.
+    internal : str or None
+        The format of reduced internal states; None for exact ones. See `membptt.Reduced`.
     disk : str or None
         Folder for strategy "disk"; None for the system's folder for temporary files.
     disk_budget : str or int or None
@@ -96,6 +99,7 @@ class Settings:
     dtype: str = "float32"
     parts: int = 1
     reduction: str = "tree"
+    internal: str | None = None
     disk: str | None = None
     disk_budget: str | int | None = None
 
@@ -105,6 +109,8 @@ class Settings:
                 raise ValueError(
                     f"{name} is {getattr(self, name)!r}; give one of {', '.join(known)}"
                 )
+        if self.internal is not None and self.internal not in FORMATS:
+            raise ValueError(f"internal is {self.internal!r}; give one of {', '.join(FORMATS)}")
         for name in ("steps", "batch", "hidden", "layers", "updates", "parts"):
             integer(name, getattr(self, name), minimum=1)
         for name, (other, values, usual) in DEPENDENT.items():
@@ -188,6 +194,7 @@ def make_trainer(settings, corpus, meter=None, comm=None):
         settings.dtype,
         seed,
         settings.backend,
+        settings.internal,
     )
     memory = budget(settings, cell, parts.rows)
     disk = settings.disk
@@ -208,13 +215,20 @@ def make_trainer(settings, corpus, meter=None, comm=None):
     )
 
 
-def make_cell(kind, inputs, hidden, layers=1, dtype="float32", seed=0, backend="cython"):
-    """Return a cell of this kind, or as many layers of it on one another, seeded one by one."""
+def make_cell(
+    kind, inputs, hidden, layers=1, dtype="float32", seed=0, backend="cython", internal=None
+):
+    """Return a cell of this kind, or as many layers of it on one another, seeded one by one.
+
+    `internal` is the format of reduced internal states, None for exact ones.
+    """
     sizes = [inputs] + [hidden] * layers
     cells = [
         CELLS[kind](size, hidden, dtype, seed + number, backend)
         for number, size in enumerate(sizes[:-1])
     ]
+    if internal is not None:
+        cells = [Reduced(cell, internal) for cell in cells]
     return cells[0] if layers == 1 else Stack(cells)
 
 

@@ -44,6 +44,16 @@ def test_bytes_are_those_of_the_cell(capsys):
     assert json.loads(capsys.readouterr().out)["full_bytes"] == report["full_bytes"]
 
 
+def test_bytes_of_reduced_internal_states(capsys):
+    words = "--steps", "1000", "--memory", "2MiB", "--internal"
+    for internal, nbytes in (("float16", 18 * 256), ("int8", 13 * 256 + 64)):
+        people = run(*words, internal, "--json")
+        report = json.loads(capsys.readouterr().out)
+        assert report["full_bytes"] == 1000 * 16 * nbytes
+        assert f"{report['forward_steps']} forward steps for 1000 steps" in people
+        assert report["forward_steps"] < 2306  # that of exact ones
+
+
 def test_actions_are_printed_on_request():
     words = "--steps", "5", "--units", "2", "--strategy", "hsm"
     assert "backward of step 5" not in run(*words)
@@ -57,6 +67,7 @@ def test_actions_are_printed_on_request():
         (["--steps", "5", "--units", "0"], "units is 0 for 5 steps; .* at least 1"),
         (["--steps", "5", "--units", "3", "--alpha", "0"], "alpha is 0"),
         (["--steps", "5", "--units", "3", "--hidden", "9"], "--hidden is 9 with --units"),
+        (["--steps", "5", "--units", "3", "--internal", "int8"], "--internal is int8 with --units"),
         (["--steps", "5", "--memory", "1MiB", "--alpha", "3"], "--alpha is 3 with --memory"),
         (["--steps", "5", "--memory", "1 B"], "at least 98304 bytes for 5 steps"),
         (["--steps", "5", "--memory", "2 apples"], "memory is '2 apples'"),

@@ -16,6 +16,7 @@ from membptt.cli import main, train
 from membptt.cli.interrupts import Deferred
 from membptt.training import checkpoint
 from membptt.training.loop import Trainer
+from membptt.training.measure import PeakMeter
 
 KEYS = [
     "updates",
@@ -63,6 +64,47 @@ def report(run):
         return json.loads(out.splitlines()[-1])
 
     return report
+
+
+@pytest.mark.parametrize("more", [(), ("--layers", "2"), ("--batch", "4", "--parts", "2")])
+def test_reduced_internal_states_report_their_error(run, report, more):
+    words = "--memory", "6 kB", "--updates", "3", *more
+    exact = report(*words)
+    found = report(*words, "--internal", "int8")
+    assert list(found) == [*KEYS, "gradient_error_first", "gradient_error_last"]
+    assert 0 < found["gradient_error_first"] < 0.03 and 0 < found["gradient_error_last"] < 0.03
+    assert found["full_bytes"] < exact["full_bytes"]
+    assert found["forward_steps_per_update"] < exact["forward_steps_per_update"]
+    assert abs(found["loss_first"] - exact["loss_first"]) < 1e-6  # compiled and plain code differ
+    assert found["parameters_sha256"] != exact["parameters_sha256"]
+    code, out, err = run(*words, "--internal", "int8")
+    assert code == 0 and err.count("internal states in int8, gradient error ") == 2
+    assert f"gradient error {found['gradient_error_first']:.1e} before the first update, " in out
+
+
+def test_bits_of_reduced_training_do_not_depend_on_budget_or_resuming(report, tmp_path):
+    words = "--internal", "float16", "--updates", "4"
+    path = str(tmp_path / "saved.npz")
+    whole = report(*words, "--memory", "20 kB")
+    report("--internal", "float16", "--updates", "2", "--memory", "4 kB", "--save", path)
+    resumed = report("--resume", path, "--updates", "4", "--strategy", "hsm", "--memory", "3 kB")
+    assert resumed["parameters_sha256"] == whole["parameters_sha256"]
+    assert resumed["gradient_error_last"] == whole["gradient_error_last"]
+
+
+def test_the_measured_peak_is_that_of_training_alone(make):
+    """Not of the exact gradients that the error is measured with."""
+    meter = PeakMeter()
+    try:
+        trainer = make(meter, internal="int8", steps=100, batch=1, hidden=64, memory="100 kB")
+        trainer.measure_error()
+        now, peak = tracemalloc.get_traced_memory()
+        assert peak - now < 10_000  # an arena of 100 kB came and went
+        trainer.update()
+        trainer.measure_error()
+        assert meter.peak_bytes is not None  # what update 1 took
+    finally:
+        meter.stop()
 
 
 def test_json_is_all_of_stdout(run):
