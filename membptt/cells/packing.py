@@ -1,5 +1,7 @@
 """Numbers in one or two bytes: how the arrays of an internal state are stored reduced.
 
+Three formats and their errors::
+
     float16    IEEE 754's, 11 significant bits; |error| <= 2⁻¹¹ |a| from 6e-5 to 65504
     bfloat16   the upper half of a float32, 8 significant bits; |error| <= 2⁻⁸ |a|
     int8       whole numbers of steps of one size; what a step is depends on the array:
@@ -10,8 +12,8 @@
 Every rounding is to nearest, a tie to the even neighbour. What is larger than the largest finite
 number becomes that number: a gradient is never infinite only because it was rounded.
 
-Array operations only, for NumPy and CuPy. The largest bytes come first, so that every array starts
-where its type may stand.
+Array operations only, for NumPy and CuPy. Every array is [B, H], its rows reduced one by one; codes
+are in C order, whatever the order of the array was.
 """
 
 import numpy as np
@@ -28,8 +30,8 @@ SIGNED = "[-1, 1]"
 ROWS = "a scale for each row"
 
 
-def layout(name, ranges, shape, dtype):
-    """Return type and shape of each array that `encode` returns.
+def layout(name, ranges, width, dtype):
+    """Return type and width of each array [B, width] that `encode` returns.
 
     Parameters
     ----------
@@ -37,22 +39,22 @@ def layout(name, ranges, shape, dtype):
         One of `FORMATS`.
     ranges : sequence of str
         UNIT, SIGNED or ROWS for each array.
-    shape : tuple of int
-        Of every array: [B, H].
+    width : int
+        Of every array: H.
     dtype : numpy.dtype
         float32 or float64.
     """
     if name != "int8":
         code = np.dtype(np.float16 if name == "float16" else np.uint16)
-        return [(code, shape)] * len(ranges)
-    scales = [(dtype, (shape[0], 1)) for known in ranges if known == ROWS]
-    return scales + [(code_type(known), shape) for known in ranges]
+        return [(code, width)] * len(ranges)
+    scales = [(dtype, 1) for known in ranges if known == ROWS]
+    return scales + [(code_type(known), width) for known in ranges]
 
 
 def encode(name, ranges, arrays):
     """Return the arrays reduced, as `layout` says."""
     if name == "float16":
-        return [within(a, name).astype(np.float16) for a in arrays]
+        return [within(a, name).astype(np.float16, order="C") for a in arrays]
     if name == "bfloat16":
         return [to_bfloat16(a) for a in arrays]
     scales, codes = [], []
@@ -87,7 +89,8 @@ def to_bfloat16(a):
     bits = within(a, "bfloat16").astype(np.float32).view(np.uint32)
     # Half of the last place that stays, less one unit unless that place is odd: a tie goes to even.
     rounded = (bits + (((bits >> 16) & 1) + 0x7FFF)) >> 16
-    return xp.where(xp.isnan(a), 0x7FC0, rounded).astype(np.uint16)  # the sum may carry a NaN away
+    # The sum may carry a NaN away.
+    return xp.where(xp.isnan(a), 0x7FC0, rounded).astype(np.uint16, order="C")
 
 
 def from_bfloat16(code, dtype):
@@ -99,12 +102,12 @@ def to_int8(a, known):
     """Return how many steps each number is, and the step of each row [B, 1] or None."""
     xp = namespace(a)
     if known != ROWS:
-        return xp.round(a * steps(known)).astype(code_type(known)), None
+        return xp.round(a * steps(known)).astype(code_type(known), order="C"), None
     a = within(a, "int8")
     scale = abs(a).max(axis=1, keepdims=True) / 127
     # A row of zeros has step 0, and any divisor does; a step below the normal numbers is inexact.
     code = xp.clip(xp.round(a / xp.where(scale > 0, scale, 1)), -127, 127)
-    return code.astype(np.int8), scale
+    return code.astype(np.int8, order="C"), scale
 
 
 def code_type(known):

@@ -37,7 +37,7 @@ KEPT = {
     LSTM: {"h_prev": ROWS, "i": UNIT, "f": UNIT, "g": SIGNED, "o": UNIT},
 }
 
-PARTS = 32  # of a hidden state; an internal state is a whole number of them
+PARTS = 32  # of a hidden state's row; that of an internal state is a whole number of them
 LEAST_GATE = 2.0**-24  # what a forget gate counts as at least where c_prev is had by division
 
 
@@ -72,8 +72,9 @@ class Reduced(Cell):
 
     Notes
     -----
-    Bytes of an internal state are rounded up to whole 32nds of a hidden state, so that a planner's
-    tables, which count in their greatest common divisor, stay small.
+    Bytes of an internal state are rounded up to whole 32nds of a hidden state (or a little less,
+    where that is no whole number), so that a planner's tables, which count in the greatest common
+    divisor of the two, stay small.
 
     Chakrabarti and Moseley, "Backprop with Approximate Activations for Memory-efficient Network
     Training" (2019).
@@ -152,17 +153,14 @@ class Reduced(Cell):
     def internal_shapes(self, batch):
         """Return the shapes of the hidden state that leaves, and of one array with all else."""
         hidden = self.hidden_shapes(batch)
-        exact = sum(map(prod, hidden))
-        nbytes = sum(kind.itemsize * prod(shape) for kind, shape in self.stored(batch))
+        exact = sum(prod(shape[1:]) for shape in hidden)  # numbers of a row
         part = next((exact // k for k in range(PARTS, exact) if exact % k == 0), 1)
-        rest = -(-nbytes // (part * self.dtype.itemsize)) * part
-        # `exact` is a whole number of parts, so the sum is too.
-        return [*hidden, (rest,)]
+        nbytes = sum(kind.itemsize * width for kind, width in self.stored())
+        return [*hidden, (batch, -(-nbytes // (part * self.dtype.itemsize)) * part)]
 
-    def stored(self, batch):
-        """Return type and shape of the arrays that stand in the last one of an internal state."""
-        shape = batch, self.hidden_size
-        return layout(self.internal, tuple(self.kept.values()), shape, self.dtype)
+    def stored(self):
+        """Return type and width of the arrays that stand in the last one of an internal state."""
+        return layout(self.internal, self.kept.values(), self.hidden_size, self.dtype)
 
     def forward_step(self, x, state):
         """Return the hidden state after this step, and its internal state, reduced.
@@ -219,26 +217,26 @@ class Reduced(Cell):
 
     def packed(self, internal):
         """Return all that is reduced of the cell's internal state in one array of its dtype."""
-        batch = internal[0].shape[0]
         by_name = dict(zip(self.cell.internal_names, internal, strict=True))
         arrays = [by_name[name] for name in self.kept]
-        (*_, shape) = self.internal_shapes(batch)
-        found = namespace(internal[0]).zeros(shape, dtype=self.dtype)
+        (*_, shape) = self.internal_shapes(len(arrays[0]))
+        found = namespace(arrays[0]).zeros(shape, dtype=self.dtype)
         nbytes, at = found.view(np.uint8), 0
-        for code in encode(self.internal, tuple(self.kept.values()), arrays):
-            nbytes[at : at + code.nbytes] = code.reshape(-1).view(np.uint8)
-            at += code.nbytes
+        for code in encode(self.internal, self.kept.values(), arrays):
+            code = code.view(np.uint8)
+            nbytes[:, at : at + code.shape[1]] = code
+            at += code.shape[1]
         return found
 
     def unpacked(self, internal):
         """Return the internal state that the cell's backward reads."""
         *leaving, packed = internal
         nbytes, at, stored = packed.view(np.uint8), 0, []
-        for kind, shape in self.stored(leaving[0].shape[0]):
-            end = at + kind.itemsize * prod(shape)
-            stored.append(nbytes[at:end].view(kind).reshape(shape))
+        for kind, width in self.stored():
+            end = at + kind.itemsize * width
+            stored.append(nbytes[:, at:end].copy().view(kind))
             at = end
-        arrays = decode(self.internal, tuple(self.kept.values()), stored, self.dtype)
+        arrays = decode(self.internal, self.kept.values(), stored, self.dtype)
         by_name = dict(zip(self.hidden_names, leaving, strict=True))
         by_name |= zip(self.kept, arrays, strict=True)
         if "c_prev" in self.cell.internal_names:

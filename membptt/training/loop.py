@@ -276,12 +276,11 @@ class Trainer:
         dict
             ``measured_peak_bytes`` is what the meter saw: the arena, parameters, gradients,
             moments, workspace and windows together, but not the text; on a device it is the peak
-            of the ledger. ``seconds_per_update`` is the median. With reduced internal states,
-            ``gradient_error_first`` and ``gradient_error_last`` are what `measure_error` found the
-            first and the last of several times. What was not measured, because no
+            of the ledger. ``seconds_per_update`` is the median. What was not measured, because no
             update was made here or there is no meter, is None. With strategy disk,
             ``disk_hidden_fraction`` is the share of the last update's transfers that nobody waited
-            for.
+            for. With reduced internal states, ``gradient_error_first`` and ``gradient_error_last``
+            are what `measure_error` found at first and at last.
         """
         measured = None
         if self.ledger is not None and self.seconds:

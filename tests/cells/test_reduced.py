@@ -27,18 +27,40 @@ ERRORS = {"float16": 2e-3, "bfloat16": 2e-2, "int8": 4e-2}
 @pytest.mark.parametrize("batch, hidden", [(16, 256), (1, 64), (3, 7), (1, 1)])
 def test_bytes(kind, name, width, batch, hidden):
     cell = mb.Reduced(kind(5, hidden, backend="numpy"), name)
-    data = UNIT_BYTES[kind, width] * batch * hidden + (4 * SCALES[kind] * batch) * (width == 1)
-    unit = cell.hidden_nbytes(batch)
-    nbytes = cell.internal_nbytes(batch)
-    # What the planner counts in is no less than a 64th; what is lost to that no more than a 32nd.
-    assert data <= nbytes <= data + max(4, unit // 32)
+    data = UNIT_BYTES[kind, width] * hidden + 4 * SCALES[kind] * (width == 1)  # of a row
+    unit, nbytes = cell.hidden_nbytes(1), cell.internal_nbytes(1)
+    assert (cell.hidden_nbytes(batch), cell.internal_nbytes(batch)) == (
+        batch * unit,
+        batch * nbytes,
+    )
+    # What is lost to whole parts is less than one.
+    assert data <= nbytes < data + max(4, unit // 32)
     if hidden >= 64:
-        assert np.gcd(unit, nbytes) >= unit // 64
         assert nbytes == data + (-data % (unit // 32))
     _, internal = cell.forward_step(np.ones((batch, 5), np.float32), cell.zero_state(batch))
     assert [array.shape for array in internal] == cell.internal_shapes(batch)
-    assert sum(array.nbytes for array in internal) == nbytes
+    assert sum(array.nbytes for array in internal) == batch * nbytes
     assert {array.dtype for array in internal} == {cell.dtype}
+
+
+@pytest.mark.parametrize("hidden", [32, 50, 100, 129, 200, 256, 1000])
+def test_the_planner_counts_in_few_units(hidden):
+    for kind in KINDS:
+        cell = mb.Reduced(kind(5, hidden, backend="numpy"), "int8")
+        unit = np.gcd(cell.hidden_nbytes(1), cell.internal_nbytes(1))
+        assert cell.hidden_nbytes(1) <= 50 * unit
+
+
+@pytest.mark.parametrize("name", ERRORS)
+def test_rows_are_reduced_one_by_one(name):
+    """The internal state of some rows is those rows of the internal state."""
+    cell = mb.Reduced(mb.GRU(5, 9, backend="numpy"), name)
+    generator = np.random.default_rng(0)
+    x = generator.standard_normal((4, 5)).astype(np.float32)
+    _, internal = cell.forward_step(x, (generator.standard_normal((4, 9)).astype(np.float32),))
+    some = tuple(array[1:3] for array in internal)
+    for mine, whole in zip(cell.unpacked(some), cell.unpacked(internal), strict=True):
+        assert mine.tobytes() == whole[1:3].tobytes()
 
 
 @pytest.mark.parametrize(

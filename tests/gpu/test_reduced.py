@@ -13,8 +13,8 @@ def reduced(cell, name):
 
 @pytest.mark.parametrize("name", ["float16", "bfloat16", "int8"])
 @pytest.mark.parametrize("cell", ["rnn", "lstm", "gru", "stack"])
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_the_device_has_the_bits_of_numpy(device, problem, host_bits, cell, name, dtype):
+def test_the_device_has_the_bits_of_numpy(device, problem, host_bits, cell, name):
+    dtype = "float64" if name == "int8" else "float32"
     network, inputs, head, state = problem("numpy", cell, dtype=dtype)
     wanted = host_bits(mb.full_bptt(reduced(network, name), inputs, head, state))
     network, inputs, head, state = problem("cupy", cell, dtype=dtype)
@@ -27,7 +27,7 @@ def test_the_device_has_the_bits_of_numpy(device, problem, host_bits, cell, name
 
 @pytest.mark.parametrize("name", ["float16", "bfloat16", "int8"])
 @pytest.mark.parametrize("cell", ["rnn", "lstm", "gru", "stack"])
-@pytest.mark.parametrize("size", [(64, 3, 8, 3), (3, 3, 64, 3), (3, 3, 8, 64), (1, 1, 1, 1)])
+@pytest.mark.parametrize("size", [(64, 3, 8, 3), (3, 3, 64, 3)], ids=str)
 def test_the_ledger_holds_what_is_unpacked(device, problem, cell, name, size):
     B, I, H, V = size  # noqa: E741
     before = device.counts.live
