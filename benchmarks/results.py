@@ -242,8 +242,9 @@ def truncation(quick):
         f"Losses after {updates['copy']} sequences of the copy task (a symbol kept for 100 steps) "
         f"and {updates['text']} of Shakespeare (400 steps each), by truncated BPTT with a "
         "window of k steps and by exact BPTT under an `optimal` schedule within the same bytes, k "
-        "internal states: nats a prediction, the mean of the last tenth. *Every window*: truncated, with an "
-        "update after every window. `python benchmarks/truncation.py` explains and repeats it.\n"
+        "internal states: nats a prediction, the mean of the last tenth. *Every window*: "
+        "truncated, with an update after every window. `python benchmarks/truncation.py` explains "
+        "and repeats it.\n"
     )
     rows = [
         (
