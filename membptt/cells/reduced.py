@@ -68,7 +68,7 @@ class Reduced(Cell):
     TypeError
         If `cell` is something else.
     ValueError
-        If the format is unknown.
+        If the format is unknown, or the cell has options that only its own code has.
 
     Notes
     -----
@@ -96,8 +96,13 @@ class Reduced(Cell):
             raise TypeError(
                 f"cell is {cell!r}; reduce its layers: mb.Stack([mb.Reduced(layer, ...), ...])"
             )
-        if type(cell) not in KEPT or cell.own_code:
-            raise TypeError(f"cell is {cell!r}; give an RNN, GRU or LSTM without further options")
+        if type(cell) not in KEPT:
+            raise TypeError(f"cell is {cell!r}; give an RNN, GRU or LSTM")
+        if cell.own_code:
+            raise ValueError(
+                f"internal is {internal!r} for {cell!r}, whose options keep other arrays; leave "
+                "one of them out"
+            )
         if internal not in FORMATS:
             raise ValueError(f"internal is {internal!r}; give one of {', '.join(FORMATS)}")
         self.cell = copy.copy(cell)
@@ -249,7 +254,10 @@ class Reduced(Cell):
 def exact(cell):
     """Return the cell without reduced internal states; the parameters are the same arrays."""
     if isinstance(cell, Stack):
-        return Stack([exact(layer) for layer in cell.layers])
+        other = copy.copy(cell)  # with whatever else it does between its layers
+        other.layers = [exact(layer) for layer in other.layers]
+        other.internal_names = other.names("internal_names")
+        return other
     return cell.cell if isinstance(cell, Reduced) else cell
 
 

@@ -180,6 +180,8 @@ def test_layers_are_reduced_one_by_one():
     ) + above.internal_nbytes(2)
     assert repr(exact(stack)) == repr(mb.Stack([below, above]))
     assert all(exact(stack).params[key] is value for key, value in stack.params.items())
+    assert exact(stack).internal_names == mb.Stack([below, above]).internal_names
+    assert stack.internal_names == ("h_prev1", "c_prev1", "i1", "f1", "g1", "o1", "h0", "reduced0")
     assert stack.kind == "GRU int8 + LSTM"
 
 
@@ -197,6 +199,12 @@ def test_the_check_of_gradients_is_not_fooled():
     assert not mb.check_gradients(cell).ok
     assert not mb.check_step(cell).ok
     assert mb.check_gradients(cell.cell).ok
+
+
+def test_a_cell_with_options_of_its_own_is_refused(monkeypatch):
+    monkeypatch.setattr(mb.LSTM, "own_code", True)
+    with pytest.raises(ValueError, match=r"internal is 'int8' for LSTM.*; leave one of them out"):
+        mb.Reduced(mb.LSTM(3, 4, backend="numpy"), "int8")
 
 
 @pytest.mark.parametrize(
