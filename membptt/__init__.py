@@ -37,6 +37,7 @@ from membptt.executor import (
     bptt,
     bptt_stream,
     disk_schedule,
+    evaluate,
     expand_schedule,
 )
 from membptt.interchange import from_torch, load_params, save_params, to_torch
@@ -88,6 +89,7 @@ __all__ = [
     "check_gradients",
     "check_step",
     "disk_schedule",
+    "evaluate",
     "expand_schedule",
     "forward_steps",
     "from_torch",

@@ -1,6 +1,7 @@
 """Runs schedules: states in an arena of exactly the budget, every step explicit."""
 
 from membptt.executor.disk import disk_schedule
+from membptt.executor.evaluate import evaluate
 from membptt.executor.executor import Executor, bptt
 from membptt.executor.expand import expand_schedule
 from membptt.executor.result import Result, Stats
@@ -13,5 +14,6 @@ __all__ = [
     "bptt",
     "bptt_stream",
     "disk_schedule",
+    "evaluate",
     "expand_schedule",
 ]

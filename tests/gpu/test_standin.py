@@ -334,3 +334,17 @@ def test_what_the_standin_has_cupy_has(device):
     for name in vars(device.cuda):
         assert hasattr(cupy.cuda, name), name
     assert arrays.add_rows_kernel(cupy).name == "add_rows"
+
+
+@pytest.mark.parametrize("cell", ["lstm", "stack"])
+def test_evaluation_has_the_bits_of_numpy_and_waits_at_the_end_alone(device, problem, cell):
+    network, inputs, head, state = problem("numpy", cell)
+    wanted, states = mb.evaluate(network, inputs, head, state)
+    network, inputs, head, state = problem("cupy", cell)
+    device.counts.begin()
+    loss, after = mb.evaluate(network, inputs, head, state)
+    assert device.counts.fetched == 2  # the loss, and the first step where it was not finite
+    assert (type(loss), loss) == (float, wanted)
+    assert {type(array) for array in after} == {device.ndarray}
+    for mine, theirs in zip(after, states, strict=True):
+        assert np.array_equal(arrays.to_host(mine), theirs)

@@ -1,0 +1,65 @@
+"""The loss without gradients: the steps run forward once, and one hidden state is all that stays.
+
+    for t = 1 ... T: the hidden state after the step to the arena, the head on what lies there
+
+The head is asked by its `forward_backward`, as at backward time; the gradients that it adds to go
+nowhere.
+"""
+
+import numpy as np
+
+from membptt.arrays import array_module, to_host
+from membptt.executor.chain import NoHead, make_chain
+from membptt.executor.plain import views
+from membptt.executor.stream import Team
+from membptt.executor.window import check_finite, check_inputs, check_window
+from membptt.kernels.threads import useful_threads
+
+
+def evaluate(cell, inputs, head, state=None):
+    """Return the loss of a window and the hidden state after it, in memory independent of T.
+
+    Parameters
+    ----------
+    cell : membptt.Cell
+    inputs : numpy.ndarray or reader
+        [T, B, I] of the cell's dtype, or tokens [T, B]. Readers, and arrays that are not in C
+        order, are read block by block.
+    head : membptt.training.heads.BoundHead
+        A head with its targets, or an object of yours with the same methods.
+    state : tuple of numpy.ndarray, optional
+        The initial hidden state; zeros by default.
+
+    Returns
+    -------
+    loss : float
+        What `membptt.full_bptt` gives, up to the rounding of a sum: it adds up from the last step
+        on, this from the first.
+    state : tuple of numpy.ndarray
+        After the last step, to go on with; the bits of `membptt.full_bptt`.
+
+    Raises
+    ------
+    ValueError, TypeError, FloatingPointError
+        As `membptt.bptt`.
+    """
+    inputs = check_inputs(cell, inputs)
+    steps, batch = inputs.shape[:2]
+    state = check_window(cell, inputs, head, state, steps, batch)
+    xp = array_module(cell.backend)
+    arena = xp.empty(cell.hidden_nbytes(batch), dtype=np.uint8)
+    hidden = views(arena, 0, cell.hidden_shapes(batch), cell.dtype)
+    chain = make_chain(cell, NoHead(), steps, batch)
+    chain.begin(inputs, NoHead(), state, arena)
+    unused = {name: xp.zeros_like(value) for name, value in head.params.items()}
+    loss, bad_step = 0.0, 0
+    with Team(chain, useful_threads(cell, batch)):
+        for step in range(1, steps + 1):
+            chain.forward(step - 1, step)
+            chain.save_hidden(0)
+            # A copy: a user's head may keep it.
+            share, _ = head.forward_backward(step, xp.array(hidden[0]), unused)
+            loss = loss + share  # on a device: reading it would wait
+            bad_step = xp.where(xp.isfinite(share) | (bad_step > 0), bad_step, step)
+    check_finite(cell, inputs, head, state, int(to_host(bad_step)), {})
+    return float(to_host(loss)), tuple(xp.array(array) for array in hidden)
