@@ -13,7 +13,7 @@ from membptt.cells.packing import FORMATS
 from membptt.checks import DTYPES
 from membptt.cli.interrupts import Deferred
 from membptt.cli.ranks import ranks, together
-from membptt.cli.values import real, whole
+from membptt.cli.values import held_out, real, whole
 from membptt.executor.executor import HOST_ONLY
 from membptt.memory import format_bytes
 from membptt.solver import STRATEGIES
@@ -24,14 +24,20 @@ from membptt.training.rates import DECAYS
 from membptt.training.settings import (
     CELLS,
     DEPENDENT,
+    EVAL_EVERY,
     MEMORY,
     OPTIMIZERS,
     Settings,
     load_corpus,
     make_trainer,
 )
+from membptt.training.validation import Validation, in_bits
 
 SAVE_SECONDS = 60  # between saves; one is made at the end and on Ctrl-C too
+
+
+class Unwritable(ValueError):
+    """A file cannot be written: training ends, but what was learnt is saved and reported."""
 
 
 def add_arguments(subparsers):
@@ -130,6 +136,31 @@ def add_arguments(subparsers):
         metavar="X",
         help=f"largest norm of the gradients together, inf for no limit ({default('clip')})",
     )
+    add(
+        "--valid",
+        type=held_out,
+        metavar="FILE|FRACTION",
+        help="text to evaluate on, which is not trained on: a file of the same alphabet, or a "
+        "fraction such as 0.1 off the end of the text (default: none)",
+    )
+    add(
+        "--eval-every",
+        type=whole,
+        metavar="N",
+        help=f"updates from one evaluation to the next (default: {EVAL_EVERY}, or all if fewer)",
+    )
+    add(
+        "--patience",
+        type=whole,
+        metavar="N",
+        help="stop after N evaluations in a row without improvement (default: never)",
+    )
+    add(
+        "--save-best",
+        metavar="FILE",
+        default=None,
+        help="keep the state that did best on held-out text, as --save does",
+    )
     add("--disk", metavar="DIR", help="folder for --strategy disk (default: for temporary files)")
     add("--disk-budget", metavar="BYTES", help="most bytes there (default: no limit)")
     add(
@@ -142,8 +173,8 @@ def add_arguments(subparsers):
         "--resume",
         metavar="FILE",
         default=None,
-        help="go on from a saved file, with its settings; memory, strategy, disk and updates may "
-        "change",
+        help="go on from a saved file, with its settings; memory, strategy, disk, updates and "
+        "evaluation may change",
     )
     add(
         "--verify",
@@ -174,22 +205,29 @@ def run(args, out):
 
 def run_with(comm, args, out):
     """Do what `run` does, together with the other processes of `comm` if there are any."""
-    meter = PeakMeter()
+    meter, failure = PeakMeter(), None
     try:
         with together(comm):
-            settings, trainer = prepare(args, meter, comm)
+            settings, trainer, validation = prepare(args, meter, comm)
         print(describe(settings, trainer), file=sys.stderr)
         report_error(trainer, settings)
-        interrupted = train(trainer, settings, args.save)
+        interrupted = train(trainer, validation, settings, args)
         if not interrupted:
             report_error(trainer, settings)
+    except Unwritable as error:
+        if comm is not None:  # the others go on, unless this ends them
+            raise
+        interrupted, failure = False, error
     finally:
         meter.stop()
     try:
         if args.save is not None:
-            save(args.save, settings, trainer)
+            save(args.save, settings, trainer, validation)
     finally:  # what was learnt is reported even where it could not be saved
-        show(trainer.report(), args.json, out)
+        more = {} if validation is None else validation.report()
+        show(trainer.report() | more, args.json, out)
+    if failure is not None:
+        raise failure
     if interrupted:
         where = f"saved in {args.save}" if args.save is not None else "not saved (see --save)"
         print(f"interrupted after update {trainer.updates}; {where}", file=sys.stderr)
@@ -197,15 +235,31 @@ def run_with(comm, args, out):
 
 
 def prepare(args, meter, comm):
-    """Return the settings, and the trainer before its next update."""
+    """Return settings, the trainer before its next update, and the validation or None."""
     settings, saved = choose_settings(args, 1 if comm is None else comm.Get_size())
-    if args.save is not None:
-        check_writable(args.save)
-    trainer = make_trainer(settings, load_corpus(settings), meter, comm)
+    if settings.valid is not None and comm is not None:
+        raise ValueError(
+            f"valid is {settings.valid!r} with {comm.Get_size()} processes; one alone evaluates: "
+            "leave --valid out, or start without mpirun and with --parts"
+        )
+    if args.save_best is not None and settings.valid is None:
+        raise ValueError(
+            f"save_best is {args.save_best!r} without valid; give a held-out text, as --valid"
+        )
+    for option in ("save", "save_best"):
+        if getattr(args, option) is not None:
+            check_writable(getattr(args, option), option)
+    corpus, rest = load_corpus(settings)
+    validation = None
+    if rest is not None:
+        validation = Validation(rest, settings.batch, settings.patience)
+    trainer = make_trainer(settings, corpus, meter, comm)
     trainer.executor.verify = args.verify
     if saved is not None:
         restore(trainer, saved, args.resume, settings.updates)
-    return settings, trainer
+        if validation is not None:
+            validation.restore(saved)
+    return settings, trainer, validation
 
 
 def choose_settings(args, processes):
@@ -239,9 +293,9 @@ def restore(trainer, saved, path, updates):
         )
 
 
-def train(trainer, settings, path):
-    """Update until there are enough or a signal comes; return whether one came."""
-    saved_at = time.monotonic()
+def train(trainer, validation, settings, args):
+    """Update until there are enough, or no better ones, or a signal; return whether one came."""
+    path, saved_at = args.save, time.monotonic()
     bar = tqdm(
         total=settings.updates,
         initial=trainer.updates,
@@ -252,7 +306,7 @@ def train(trainer, settings, path):
     )
     stopped = False
     with bar, Deferred() as interrupt:
-        while trainer.updates < settings.updates and not stopped:
+        while trainer.updates < settings.updates and not (stopped or exhausted(validation)):
             update = trainer.update()
             bar.set_postfix_str(
                 f"{update.bits:.3f} bits/char, {update.forward_steps} forward steps, "
@@ -260,14 +314,25 @@ def train(trainer, settings, path):
                 refresh=bar.n == bar.initial,  # the first one is worth waiting for
             )
             bar.update()
+            if validation is not None and update.number % settings.eval_every == 0:
+                validation.evaluate(trainer.cell, trainer.head, update.number)
+                bar.write(progress(validation, update.number), file=sys.stderr)
+                if validation.improved and args.save_best is not None:
+                    save(args.save_best, settings, trainer, validation, "save_best")
             due = time.monotonic() - saved_at > SAVE_SECONDS
             if path is not None and trainer.parts.agreed(due):
                 try:
-                    save(path, settings, trainer)
-                except ValueError as error:  # there may be room again the next time
+                    save(path, settings, trainer, validation)
+                except Unwritable as error:  # there may be room again the next time
                     bar.write(f"membptt train: warning: {error}", file=sys.stderr)
                 saved_at = time.monotonic()
             stopped = trainer.parts.agreed(interrupt.asked)
+    if exhausted(validation):
+        print(
+            f"stopped after update {trainer.updates}: {validation.stale} evaluations without "
+            f"improvement since update {validation.best_update}",
+            file=sys.stderr,
+        )
     return stopped
 
 
@@ -282,16 +347,29 @@ def report_error(trainer, settings):
     print(f"internal states in {settings.internal}, {found}", file=sys.stderr)
 
 
-def save(path, settings, trainer):
-    """Write a checkpoint, or raise a ValueError that says why it cannot be written."""
+def exhausted(validation):
+    """Return whether the patience with held-out text has come to its end."""
+    return validation is not None and validation.exhausted
+
+
+def progress(validation, update):
+    """Return one line about an evaluation."""
+    best = "the best so far" if validation.improved else f"best after {validation.best_update}"
+    return f"update {update}: {in_bits(validation.loss):.3f} bits/char on held-out text, {best}"
+
+
+def save(path, settings, trainer, validation, option="save"):
+    """Write a checkpoint, or raise an Unwritable that says why it cannot be written."""
     arrays = trainer.arrays()
+    if validation is not None:
+        arrays |= validation.arrays()
     if trainer.parts.rank > 0:
         return  # one process writes
     try:
         save_checkpoint(path, settings.as_dict(), arrays)
     except OSError as error:
-        raise ValueError(
-            f"save is {path!r}, which cannot be written ({error.strerror}); make room, or give "
+        raise Unwritable(
+            f"{option} is {path!r}, which cannot be written ({error.strerror}); make room, or give "
             "another place; a file from before is kept"
         ) from None
 
@@ -346,6 +424,10 @@ def table(report):
     if loss is not None:
         last = report["bits_per_char_last"]
         rows.append(("bits per char", f"{loss / math.log(2):.3f} -> {last:.3f}"))
+    if report.get("valid_loss_last") is not None:
+        last, best = report["valid_bits_per_char_last"], report["valid_bits_per_char_best"]
+        when = f"best {best:.3f} after update {report['valid_updates_best']}"
+        rows.append(("held out", f"{last:.3f} bits per char; {when}"))
     rows.append(("parameters", f"sha256 {report['parameters_sha256'][:16]}..."))
     title = f"after {report['updates']} updates"
     return "\n".join([title, *(f"  {name:<14} {value}" for name, value in rows)])

@@ -11,6 +11,14 @@ def whole(text):
         raise ArgumentTypeError(f"{text!r} is not a whole number; give one, like 16") from None
 
 
+def held_out(text):
+    """Return a fraction where the option's value is a number, else the path of a file."""
+    try:
+        return float(text)
+    except ValueError:
+        return text
+
+
 def real(text):
     """Return the number that an option's value states."""
     try:

@@ -17,7 +17,7 @@ import numpy as np
 
 from membptt.files import beside, read_arrays, replacing
 
-FORMAT = 2
+FORMAT = 3
 
 # What NumPy and zipfile raise for a file that was cut or altered.
 DAMAGE = (
@@ -92,9 +92,9 @@ def load_checkpoint(path):
     return settings, content
 
 
-def check_writable(path):
+def check_writable(path, option="save"):
     """Raise a ValueError unless a file can be made at `path`: better now than after training."""
-    name = f"save is {str(path)!r}"
+    name = f"{option} is {str(path)!r}"
     if os.path.isdir(path):
         raise ValueError(f"{name}, a directory; give a file")
     if os.path.exists(path) and not os.path.isfile(path):

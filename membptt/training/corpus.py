@@ -15,6 +15,7 @@ last one stopped. Less than one window at the end of each stream is left out.
 Letters of shapes: T steps of a window, B batch.
 """
 
+import copy
 import hashlib
 import importlib.util
 import pydoc_data.topics
@@ -36,20 +37,22 @@ class Corpus:
         Not empty.
     name : str
         What messages call it.
+    alphabet : str, optional
+        Sorted; that of another text, which this one is to be read with. By default its own.
 
     Attributes
     ----------
     alphabet : str
-        The distinct characters of the text, sorted.
+        The distinct characters of the text, sorted, or the one given.
     tokens : numpy.ndarray
         The place of each character in the alphabet, in the smallest unsigned type.
     sha256 : str
-        Digest of the text in UTF-8.
+        Digest of the text in UTF-8; after `split`, of both parts together.
 
     Raises
     ------
     ValueError
-        If the text is empty.
+        If the text is empty, or has a character that the alphabet given has not.
 
     Examples
     --------
@@ -60,11 +63,17 @@ class Corpus:
     'ban'
     """
 
-    def __init__(self, text, name="text"):
+    def __init__(self, text, name="text", alphabet=None):
         if not text:
             raise ValueError(f"{name} is empty; give a text with at least two characters")
         self.name = name
-        self.alphabet = "".join(sorted(set(text)))
+        distinct = set(text)
+        self.alphabet = "".join(sorted(distinct)) if alphabet is None else alphabet
+        if strange := distinct.difference(self.alphabet):
+            raise ValueError(
+                f"{name} has {min(strange)!r}, which is not one of the {len(self.alphabet)} "
+                "characters of the text trained on; leave it out"
+            )
         self.tokens, self.sha256 = encode(text, self.alphabet)
 
     def __repr__(self):
@@ -103,15 +112,23 @@ class Corpus:
         return cls("\n\n".join(path.read_text("utf-8") for path in paths), "Shakespeare's works")
 
     @classmethod
-    def from_file(cls, path):
+    def from_file(cls, path, option="text", alphabet=None):
         """Return the text in a UTF-8 file, every character of it, line ends included.
+
+        Parameters
+        ----------
+        path : str or path
+        option : str
+            What the user calls it, for messages.
+        alphabet : str, optional
+            As for `Corpus`.
 
         Raises
         ------
         ValueError
-            If there is no such file, it is empty or not UTF-8, or it cannot be read.
+            If there is no such file, it is empty or not UTF-8, or it cannot be read; as `Corpus`.
         """
-        name = f"text {str(path)!r}"
+        name = f"{option} {str(path)!r}"
         try:
             text = Path(path).read_bytes().decode("utf-8")
         except UnicodeDecodeError as error:
@@ -126,7 +143,39 @@ class Corpus:
         except (OSError, ValueError) as error:  # ValueError: a null byte in the path
             reason = getattr(error, "strerror", None) or error
             raise ValueError(f"{name} cannot be read: {reason}; give a text file") from None
-        return cls(text, name)
+        return cls(text, name, alphabet)
+
+    def split(self, fraction):
+        """Return the text without its last part, and that part, with one alphabet.
+
+        Parameters
+        ----------
+        fraction : float
+            Of the characters, which the last part has; above 0 and below 1.
+
+        Raises
+        ------
+        ValueError
+            If a part would be empty.
+
+        Examples
+        --------
+        >>> begin, end = Corpus("banana").split(1 / 3)
+        >>> begin.decode(begin.tokens), end.decode(end.tokens), end.alphabet
+        ('bana', 'na', 'abn')
+        """
+        count = len(self.tokens)
+        last = round(count * fraction)
+        if not 0 < last < count:
+            raise ValueError(
+                f"{fraction:g} of the {count} characters of {self.name} leave one part empty; give "
+                "another fraction"
+            )
+        parts = copy.copy(self), copy.copy(self)
+        parts[0].tokens, parts[1].tokens = self.tokens[:-last], self.tokens[-last:]
+        parts[0].name = f"{self.name} without its last {fraction:g}"
+        parts[1].name = f"the last {fraction:g} of {self.name}"
+        return parts
 
     def decode(self, tokens):
         """Return the characters that `tokens` stand for, as one string."""

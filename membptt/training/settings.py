@@ -30,9 +30,21 @@ DEPENDENT = {
     "decay_updates": ("decay", DECAYS[1:], None),
 }
 
+EVAL_EVERY = 20  # updates from one evaluation on held-out text to the next
+
 # What may change when training is resumed: the parameters' bits do not depend on these. (Where the
 # text lies may change; that it is the same text is checked by its digest.)
-FREE = ("text", "memory", "strategy", "updates", "disk", "disk_budget")
+FREE = (
+    "text",
+    "memory",
+    "strategy",
+    "updates",
+    "disk",
+    "disk_budget",
+    "valid",  # as a file; a fraction is taken off the text that is trained on
+    "eval_every",
+    "patience",
+)
 
 
 @dataclass(frozen=True)
@@ -74,6 +86,13 @@ class Settings:
         Folder for strategy "disk"; None for the system's folder for temporary files.
     disk_budget : str or int or None
         Most bytes there.
+    valid : str or float or None
+        Held-out text to evaluate on: the path of a file, or the fraction at the end of the text
+        that is not trained on.
+    eval_every : int or None
+        Updates from one evaluation to the next; None for 20, or `updates` if there are fewer.
+    patience : int or None
+        After how many evaluations in a row without improvement to stop; None for never.
     """
 
     text: str | None = None
@@ -102,6 +121,9 @@ class Settings:
     internal: str | None = None
     disk: str | None = None
     disk_budget: str | int | None = None
+    valid: str | float | None = None
+    eval_every: int | None = None
+    patience: int | None = None
 
     def __post_init__(self):
         for name, known in (("cell", CELLS), ("optimizer", OPTIMIZERS), ("decay", DECAYS)):
@@ -123,6 +145,30 @@ class Settings:
             if chosen in values and value is None:
                 value = self.updates if name == "decay_updates" else usual
                 object.__setattr__(self, name, value)
+        self.check_evaluation()
+
+    def check_evaluation(self):
+        """Raise unless the settings of evaluations fit together; set their default."""
+        for name in ("eval_every", "patience"):
+            value = getattr(self, name)
+            if value is None:
+                continue
+            integer(name, value, minimum=1)
+            if self.valid is None:
+                raise ValueError(f"{name} is {value} without valid; give a held-out text, as valid")
+        if self.valid is None:
+            return
+        if isinstance(self.valid, float) and not 0 < self.valid < 1:
+            raise ValueError(
+                f"valid is {self.valid}; give a file, or a fraction of the text above 0 and below 1"
+            )
+        if self.eval_every is None:
+            object.__setattr__(self, "eval_every", min(EVAL_EVERY, self.updates))
+        if self.eval_every > self.updates:
+            raise ValueError(
+                f"eval_every is {self.eval_every} with updates {self.updates}, nothing would be "
+                f"evaluated; give at most {self.updates}"
+            )
 
     def as_dict(self):
         """Return the settings by name."""
@@ -145,7 +191,8 @@ class Settings:
         """
         for name, value in given.items():
             saved = getattr(self, name)
-            if name not in FREE and value != saved:
+            fixed = name not in FREE or (name == "valid" and float in (type(value), type(saved)))
+            if fixed and value != saved:
                 option = name.replace("_", "-")
                 raise ValueError(
                     f"{option} is {value!r}, the checkpoint {path!r} was trained with {saved!r}; "
@@ -173,10 +220,21 @@ class Settings:
 
 
 def load_corpus(settings):
-    """Return the corpus, or raise a ValueError if it is too short for the settings."""
+    """Return the corpus to train on and the one to evaluate on, or None for that.
+
+    Raises
+    ------
+    ValueError
+        If one cannot be read, or is too short for the settings.
+    """
     corpus = Corpus.default() if settings.text is None else Corpus.from_file(settings.text)
+    held_out = None
+    if isinstance(settings.valid, float):
+        corpus, held_out = corpus.split(settings.valid)
+    elif settings.valid is not None:
+        held_out = Corpus.from_file(settings.valid, "valid", corpus.alphabet)
     Windows(corpus, settings.steps, settings.batch)
-    return corpus
+    return corpus, held_out
 
 
 def make_trainer(settings, corpus, meter=None, comm=None):

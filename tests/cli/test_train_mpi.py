@@ -102,3 +102,9 @@ def test_one_process_that_fails_ends_all_and_says_why(common, tmp_path):
     assert [file.name for file in tmp_path.iterdir()] == [saved.name]
     _, arrays = load_checkpoint(saved)  # the one from before the failure, whole
     assert int(arrays["updates"]) == 2
+
+
+def test_held_out_text_is_for_one_process(common):
+    ran = mpirun(2, [*common, "--valid", "0.1"])
+    assert ran.returncode == 2 and not ran.stdout
+    assert ran.stderr.count("valid is 0.1 with 2 processes; one alone evaluates") == 1

@@ -107,8 +107,8 @@ def test_altered_by_hand(path):
 
 
 def test_another_version(path, monkeypatch):
-    monkeypatch.setattr(checkpoint, "FORMAT", 3)
-    with pytest.raises(ValueError, match="has format 2, this version of membptt reads 3"):
+    monkeypatch.setattr(checkpoint, "FORMAT", 4)
+    with pytest.raises(ValueError, match="has format 3, this version of membptt reads 4"):
         load_checkpoint(path)
 
 
