@@ -1,4 +1,4 @@
-"""The command line: ``membptt train``, ``schedule``, ``explain``, ``check`` and ``reproduce``.
+"""The command line: ``membptt train``, ``sample``, ``schedule`` and those in COMMANDS.
 
 Exit codes: 0 fine, 1 a check failed, 2 wrong usage or bad input (one line on stderr), 130 on
 Ctrl-C.
@@ -12,11 +12,12 @@ import sys
 import threading
 
 from membptt._version import __version__
-from membptt.cli import check, explain, reproduce, schedule, train
+from membptt.cli import check, explain, reproduce, sample, schedule, train
 
 FINE, FAILED, WRONG, INTERRUPTED = 0, 1, 2, 130
 COMMANDS = {
     "train": train,
+    "sample": sample,
     "schedule": schedule,
     "explain": explain,
     "check": check,

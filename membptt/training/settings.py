@@ -243,17 +243,7 @@ def make_trainer(settings, corpus, meter=None, comm=None):
     `comm` are the processes that share the work (mpi4py), None for this one alone.
     """
     parts = Parts(settings.parts, settings.batch, comm, settings.reduction)
-    size, seed = len(corpus.alphabet), settings.seed
-    cell = make_cell(
-        settings.cell,
-        size,
-        settings.hidden,
-        settings.layers,
-        settings.dtype,
-        seed,
-        settings.backend,
-        settings.internal,
-    )
+    cell, head = make_model(settings, len(corpus.alphabet), settings.backend)
     memory = budget(settings, cell, parts.rows)
     disk = settings.disk
     if settings.strategy == "disk":
@@ -266,11 +256,19 @@ def make_trainer(settings, corpus, meter=None, comm=None):
         plan, _ = expand_schedule(settings.steps, memory, cell, parts.rows)
     else:
         plan = schedule(settings.steps, memory, settings.strategy, cell, parts.rows)
-    head = SoftmaxHead(settings.hidden, size, settings.dtype, seed, settings.backend)
     optimizer = make_optimizer(settings, all_params(cell, head))
     return Trainer(
         cell, head, plan, corpus, optimizer, settings.batch, settings.clip, meter, disk, parts
     )
+
+
+def make_model(settings, size, backend):
+    """Return the cell and the head of these settings, for an alphabet of so many characters."""
+    hidden, dtype, seed = settings.hidden, settings.dtype, settings.seed
+    cell = make_cell(
+        settings.cell, size, hidden, settings.layers, dtype, seed, backend, settings.internal
+    )
+    return cell, SoftmaxHead(hidden, size, dtype, seed, backend)
 
 
 def make_cell(
