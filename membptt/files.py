@@ -1,7 +1,7 @@
 """Files that are whole or not there: written beside their place, and moved there in one step.
 
-A crash, a full disk or a Ctrl-C leaves the file of before. Files of arrays are read without pickle:
-a file cannot run code.
+A crash, a full disk or a Ctrl-C leaves the file of before. Only a log grows where it stands. Files
+of arrays are read without pickle: a file cannot run code.
 """
 
 import contextlib
@@ -60,6 +60,25 @@ def replacing(path, mode="w"):
             temporary.unlink()
         raise
     sync_directory(place.parent)
+
+
+def appending(path, kept):
+    """Return the file at `path`, cut after `kept` bytes, to add to at its end.
+
+    It has no buffer: what was written is there for whoever reads it, or after a crash.
+
+    Raises
+    ------
+    OSError
+        If it cannot be written.
+    """
+    file = open(path, "ab", buffering=0)
+    try:
+        file.truncate(kept)
+    except BaseException:
+        file.close()
+        raise
+    return file
 
 
 def beside(path):

@@ -130,3 +130,11 @@ def test_nobody_writes_in_another_way():
         if path.name != "files.py":
             found = direct.search(path.read_text(encoding="utf-8"))
             assert not found, f"{path} writes with {found[0]}; use membptt.files.replacing"
+
+
+def test_a_log_is_cut_and_grows_where_it_stands(tmp_path):
+    path = tmp_path / "log"
+    path.write_text("one\ntwo\nhal")
+    with files.appending(path, 8) as file:
+        file.write(b"three\n")
+        assert path.read_text() == "one\ntwo\nthree\n"  # before it is closed

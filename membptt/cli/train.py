@@ -1,5 +1,6 @@
 """``membptt train``: a character-level language model, trained inside a budget of bytes."""
 
+import contextlib
 import json
 import math
 import sys
@@ -12,12 +13,18 @@ from membptt.arrays import BACKENDS, usable
 from membptt.cells.packing import FORMATS
 from membptt.checks import DTYPES
 from membptt.cli.interrupts import Deferred
+from membptt.cli.log import Log
 from membptt.cli.ranks import ranks, together
 from membptt.cli.values import held_out, real, whole
 from membptt.executor.executor import HOST_ONLY
 from membptt.memory import format_bytes
 from membptt.solver import STRATEGIES
-from membptt.training.checkpoint import check_writable, load_checkpoint, save_checkpoint
+from membptt.training.checkpoint import (
+    Unwritable,
+    check_writable,
+    load_checkpoint,
+    save_checkpoint,
+)
 from membptt.training.measure import PeakMeter
 from membptt.training.parallel import REDUCTIONS
 from membptt.training.rates import DECAYS
@@ -34,10 +41,6 @@ from membptt.training.settings import (
 from membptt.training.validation import Validation, in_bits
 
 SAVE_SECONDS = 60  # between saves; one is made at the end and on Ctrl-C too
-
-
-class Unwritable(ValueError):
-    """A file cannot be written: training ends, but what was learnt is saved and reported."""
 
 
 def add_arguments(subparsers):
@@ -177,6 +180,13 @@ def add_arguments(subparsers):
         "evaluation may change",
     )
     add(
+        "--log",
+        metavar="FILE.jsonl|FILE.csv",
+        default=None,
+        help="write one line for every update and evaluation, as they come; with --resume a file "
+        "from before is gone on with",
+    )
+    add(
         "--verify",
         action="store_true",
         default=False,
@@ -205,21 +215,24 @@ def run(args, out):
 
 def run_with(comm, args, out):
     """Do what `run` does, together with the other processes of `comm` if there are any."""
-    meter, failure = PeakMeter(), None
-    try:
+    meter, interrupted, failure = PeakMeter(), False, None
+    with contextlib.ExitStack() as stack:
+        stack.callback(meter.stop)
         with together(comm):
             settings, trainer, validation = prepare(args, meter, comm)
+            log = open_log(args, trainer, comm)
+            if log is not None:
+                stack.enter_context(log)
         print(describe(settings, trainer), file=sys.stderr)
         report_error(trainer, settings)
-        interrupted = train(trainer, validation, settings, args)
-        if not interrupted:
-            report_error(trainer, settings)
-    except Unwritable as error:
-        if comm is not None:  # the others go on, unless this ends them
-            raise
-        interrupted, failure = False, error
-    finally:
-        meter.stop()
+        try:
+            interrupted = train(trainer, validation, settings, args, log)
+            if not interrupted:
+                report_error(trainer, settings)
+        except Unwritable as error:  # what was learnt can be saved and reported all the same
+            if comm is not None:  # the others go on, unless this ends them
+                raise
+            failure = error
     try:
         if args.save is not None:
             save(args.save, settings, trainer, validation)
@@ -262,6 +275,13 @@ def prepare(args, meter, comm):
     return settings, trainer, validation
 
 
+def open_log(args, trainer, comm):
+    """Return the `Log` to write to, or None: where none is asked for, another process writes it."""
+    if args.log is None or (comm is not None and comm.Get_rank() > 0):
+        return None
+    return Log(args.log, None if args.resume is None else trainer.updates)
+
+
 def choose_settings(args, processes):
     """Return the settings, and the arrays of the checkpoint to go on from or None."""
     given = {name: value for name, value in vars(args).items() if hasattr(Settings, name)}
@@ -293,7 +313,7 @@ def restore(trainer, saved, path, updates):
         )
 
 
-def train(trainer, validation, settings, args):
+def train(trainer, validation, settings, args, log):
     """Update until there are enough, or no better ones, or a signal; return whether one came."""
     path, saved_at = args.save, time.monotonic()
     bar = tqdm(
@@ -314,9 +334,10 @@ def train(trainer, validation, settings, args):
                 refresh=bar.n == bar.initial,  # the first one is worth waiting for
             )
             bar.update()
+            if log is not None:
+                log.update(update)
             if validation is not None and update.number % settings.eval_every == 0:
-                validation.evaluate(trainer.cell, trainer.head, update.number)
-                bar.write(progress(validation, update.number), file=sys.stderr)
+                bar.write(evaluate(trainer, validation, log), file=sys.stderr)
                 if validation.improved and args.save_best is not None:
                     save(args.save_best, settings, trainer, validation, "save_best")
             due = time.monotonic() - saved_at > SAVE_SECONDS
@@ -352,10 +373,14 @@ def exhausted(validation):
     return validation is not None and validation.exhausted
 
 
-def progress(validation, update):
-    """Return one line about an evaluation."""
+def evaluate(trainer, validation, log):
+    """Evaluate on held-out text; return one line about it for people."""
+    started = time.perf_counter()
+    loss = validation.evaluate(trainer.cell, trainer.head, trainer.updates)
+    if log is not None:
+        log.evaluation(trainer.updates, loss, time.perf_counter() - started)
     best = "the best so far" if validation.improved else f"best after {validation.best_update}"
-    return f"update {update}: {in_bits(validation.loss):.3f} bits/char on held-out text, {best}"
+    return f"update {trainer.updates}: {in_bits(loss):.3f} bits/char on held-out text, {best}"
 
 
 def save(path, settings, trainer, validation, option="save"):

@@ -34,6 +34,10 @@ DAMAGE = (
 )
 
 
+class Unwritable(ValueError):
+    """A file of a training run cannot be written."""
+
+
 def save_checkpoint(path, settings, arrays):
     """Write a checkpoint in the place of `path`.
 

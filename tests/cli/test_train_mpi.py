@@ -64,7 +64,9 @@ def test_any_number_of_processes_gives_the_same_bits(common, capsys, tmp_path):
     saved = str(tmp_path / "model.npz")
     two = report(mpirun(2, [*common, "--updates", "2", "--parts", "4", "--save", saved]))
     assert two["updates"] == 2
-    four = report(mpirun(4, [*common, "--updates", "4", "--resume", saved]))
+    log = tmp_path / "log.jsonl"
+    four = report(mpirun(4, [*common, "--updates", "4", "--resume", saved, "--log", str(log)]))
+    assert [json.loads(line)["update"] for line in log.read_text().splitlines()] == [3, 4]
     for name in ("parameters_sha256", "loss_first", "loss_last", "arena_peak_bytes"):
         assert four[name] == alone[name]
     assert four["arena_peak_bytes"] <= 12 * 1024
