@@ -12,6 +12,7 @@ from tqdm import tqdm
 from membptt.arrays import BACKENDS, usable
 from membptt.cells.packing import FORMATS
 from membptt.checks import DTYPES
+from membptt.cli.config import Config
 from membptt.cli.interrupts import Deferred
 from membptt.cli.log import Log
 from membptt.cli.ranks import ranks, together
@@ -53,6 +54,12 @@ def add_arguments(subparsers):
         argument_default=SUPPRESS,  # so that --resume knows what was really given
     )
     add = parser.add_argument
+    add(
+        "--config",
+        action=Config,
+        metavar="FILE.toml",
+        help="options from a file, such as `learning-rate = 0.01`; the command line wins",
+    )
     add("--text", metavar="FILE", help="text in UTF-8 (default: one that comes with Python)")
     add(
         "--memory",
