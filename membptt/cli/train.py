@@ -276,9 +276,7 @@ def prepare(args, meter, comm):
     trainer = make_trainer(settings, corpus, meter, comm)
     trainer.executor.verify = args.verify
     if saved is not None:
-        restore(trainer, saved, args.resume, settings.updates)
-        if validation is not None:
-            validation.restore(saved)
+        restore(trainer, validation, saved, args.resume, settings.updates)
     return settings, trainer, validation
 
 
@@ -307,10 +305,12 @@ def best_backend(strategy):
     return "cupy" if strategy not in HOST_ONLY and usable("cupy") else "cython"
 
 
-def restore(trainer, saved, path, updates):
+def restore(trainer, validation, saved, path, updates):
     """Go on from the arrays of a checkpoint."""
     try:
         trainer.restore(saved)
+        if validation is not None:
+            validation.restore(saved)
     except ValueError as error:
         raise ValueError(f"checkpoint {path!r} does not fit: {error}") from None
     if trainer.updates > updates:

@@ -104,10 +104,20 @@ class Validation:
         }
 
     def restore(self, arrays):
-        """Go on from what `arrays` returned; begin anew where that was of another text, or none."""
+        """Go on from what `arrays` returned; begin anew where that was of another text, or none.
+
+        Raises
+        ------
+        ValueError
+            If an array is missing or of another shape or type.
+        """
         here = self.arrays()
         if not np.array_equal(arrays.get("valid/text"), here["valid/text"]):
             return
+        for name, mine in here.items():
+            found = arrays.get(name)
+            if found is None or (found.shape, found.dtype) != (mine.shape, mine.dtype):
+                raise ValueError(f"{name} is missing or not {mine.dtype} {list(mine.shape)}")
         losses, counts = arrays["valid/losses"].tolist(), arrays["valid/counts"].tolist()
         self.loss, self.best = (None if math.isnan(loss) else loss for loss in losses)
         self.best_update, self.stale = counts

@@ -41,6 +41,7 @@ strategy = "disk"
 updates = 9
 backend = "numpy"
 dtype = "float64"
+internal = "int8"
 seed = 5
 optimizer = "sgd"
 learning-rate = 1

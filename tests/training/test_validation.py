@@ -80,6 +80,14 @@ def test_restored(scripted, corpus):
         assert empty.report()["valid_updates_best"] is None
 
 
+@pytest.mark.parametrize("name", ["valid/losses", "valid/counts"])
+def test_what_does_not_fit_is_not_restored(scripted, corpus, name):
+    arrays = scripted(3.0).arrays()
+    for wrong in (arrays | {name: arrays[name][:1]}, {k: arrays[k] for k in arrays if k != name}):
+        with pytest.raises(ValueError, match=f"{name} is missing or not .* \\[2\\]"):
+            Validation(corpus, 3).restore(wrong)
+
+
 def test_a_text_is_split():
     begin, end = Corpus("abcdefghij").split(0.25)
     assert (begin.decode(begin.tokens), end.decode(end.tokens)) == ("abcdefgh", "ij")
