@@ -1,5 +1,6 @@
 """Runs schedules: states in an arena of exactly the budget, every step explicit."""
 
+from membptt.executor.bidirectional import bptt_bidirectional
 from membptt.executor.disk import disk_schedule
 from membptt.executor.evaluate import evaluate
 from membptt.executor.executor import Executor, bptt
@@ -12,6 +13,7 @@ __all__ = [
     "Result",
     "Stats",
     "bptt",
+    "bptt_bidirectional",
     "bptt_stream",
     "disk_schedule",
     "evaluate",

@@ -44,22 +44,32 @@ def evaluate(cell, inputs, head, state=None):
         As `membptt.bptt`.
     """
     inputs = check_inputs(cell, inputs)
-    steps, batch = inputs.shape[:2]
-    state = check_window(cell, inputs, head, state, steps, batch)
+    state = check_window(cell, inputs, head, state, *inputs.shape[:2])
     xp = array_module(cell.backend)
-    arena = xp.empty(cell.hidden_nbytes(batch), dtype=np.uint8)
+    unused = {name: xp.zeros_like(value) for name, value in head.params.items()}
+    loss, bad_step = 0.0, 0
+    for step, hidden in hidden_states(cell, inputs, state):
+        # A copy: a user's head may keep it.
+        share, _ = head.forward_backward(step, xp.array(hidden[0]), unused)
+        loss = loss + share  # on a device: reading it would wait
+        bad_step = xp.where(xp.isfinite(share) | (bad_step > 0), bad_step, step)
+    check_finite(cell, inputs, head, state, int(to_host(bad_step)), {})
+    return float(to_host(loss)), tuple(xp.array(array) for array in hidden)
+
+
+def hidden_states(cell, inputs, state, threads=None):
+    """Run all steps forward, and yield the number of each with the hidden state after it.
+
+    Inputs and state are what `check_inputs` and `check_window` returned. The arrays are written
+    over by the next step.
+    """
+    steps, batch = inputs.shape[:2]
+    arena = array_module(cell.backend).empty(cell.hidden_nbytes(batch), dtype=np.uint8)
     hidden = views(arena, 0, cell.hidden_shapes(batch), cell.dtype)
     chain = make_chain(cell, NoHead(), steps, batch)
     chain.begin(inputs, NoHead(), state, arena)
-    unused = {name: xp.zeros_like(value) for name, value in head.params.items()}
-    loss, bad_step = 0.0, 0
-    with Team(chain, useful_threads(cell, batch)):
+    with Team(chain, useful_threads(cell, batch, threads)):
         for step in range(1, steps + 1):
             chain.forward(step - 1, step)
             chain.save_hidden(0)
-            # A copy: a user's head may keep it.
-            share, _ = head.forward_backward(step, xp.array(hidden[0]), unused)
-            loss = loss + share  # on a device: reading it would wait
-            bad_step = xp.where(xp.isfinite(share) | (bad_step > 0), bad_step, step)
-    check_finite(cell, inputs, head, state, int(to_host(bad_step)), {})
-    return float(to_host(loss)), tuple(xp.array(array) for array in hidden)
+            yield step, hidden

@@ -28,6 +28,8 @@ class Stats:
         The most bytes of a device's memory held at once, by the ledger; 0 on the host.
     disk_written_bytes, disk_read_bytes : int
         To and from slow storage, checksums included (strategy disk).
+    outputs_bytes : int
+        Of the array of outputs, beside the arena (`membptt.bptt_bidirectional`).
     disk_busy_seconds, disk_waited_seconds : float
         How long transfers took in the background, and how long the run waited for them.
     """
@@ -44,6 +46,7 @@ class Stats:
     disk_read_bytes: int = 0
     disk_busy_seconds: float = 0.0
     disk_waited_seconds: float = 0.0
+    outputs_bytes: int = 0
 
     @property
     def disk_hidden_fraction(self):

@@ -233,24 +233,29 @@ class BoundHead:
         dh : numpy.ndarray
             [B, H].
         """
-        xp = namespace(h)
         scored = self.scored(step)
-        if scored is not None and not scored.any():
-            return xp.zeros((), dtype=np.float64), xp.zeros_like(h)
+        if scored is not None and not scored.any():  # nothing to multiply
+            return namespace(h).zeros((), dtype=np.float64), namespace(h).zeros_like(h)
+        p = self.params
+        loss, dy = self.loss_of(step, h @ p["W_y"] + p["b_y"])
+        grads["W_y"] += h.T @ dy
+        grads["b_y"] += dy.sum(axis=0)
+        return loss, dy @ p["W_y"].T
+
+    def loss_of(self, step, y):
+        """Return step's share of the loss and its derivative by the outputs y, both [B, V]."""
+        xp = namespace(y)
+        scored = self.scored(step)
         target = self.rows[0 if self.ends is not None else step - 1]
         if scored is not None:
             scored = from_host(scored, xp)
             column = scored[:, None]
             target = xp.where(scored if target.ndim == 1 else column, target, 0)
-        p = self.params
-        y = h @ p["W_y"] + p["b_y"]
         losses, dy = self.head.losses(y, target)
         if scored is not None:
             losses, dy = xp.where(scored, losses, 0), xp.where(column, dy, 0)
         dy *= self.scale
-        grads["W_y"] += h.T @ dy
-        grads["b_y"] += dy.sum(axis=0)
-        return losses.sum(dtype=np.float64) * self.scale, dy @ p["W_y"].T
+        return losses.sum(dtype=np.float64) * self.scale, dy
 
 
 def count_true(mask):

@@ -1,0 +1,202 @@
+"""Networks that read in both directions: the gradients of the joint network, inside a budget."""
+
+import numpy as np
+import pytest
+
+import membptt as mb
+from membptt.interchange import to_torch
+
+# steps, batch, inputs, units forward and backward, classes
+T, B, D, H, K, V = 13, 3, 4, 5, 6, 3
+KINDS = {"rnn": mb.RNN, "lstm": mb.LSTM, "gru": mb.GRU}
+
+
+def network(kind="lstm", backend="cython", dtype="float64", sizes=(H, K), outputs="softmax"):
+    """Return cells, inputs, a bound head and a state for each cell."""
+    rng = np.random.default_rng(1)
+    cells = tuple(
+        KINDS[kind](D, size, dtype, seed, backend) for seed, size in enumerate(sizes, start=1)
+    )
+    inputs = rng.normal(size=(T, B, D)).astype(dtype)
+    if outputs == "softmax":
+        head = mb.SoftmaxHead(sum(sizes), V, dtype, backend=backend)
+        targets = rng.integers(V, size=(T, B))
+    else:
+        head = mb.LinearHead(sum(sizes), V, dtype, backend=backend)
+        targets = rng.normal(size=(T, B, V)).astype(dtype)
+    states = tuple(
+        tuple(rng.normal(size=shape).astype(dtype) for shape in cell.hidden_shapes(B))
+        for cell in cells
+    )
+    return cells, inputs, head.with_targets(targets), states
+
+
+def plans(cells, strategy="optimal", states=3):
+    """Return a schedule for each cell, within so many internal states."""
+    return tuple(
+        mb.schedule(T, states * cell.internal_nbytes(B), strategy, cell, B) for cell in cells
+    )
+
+
+def loss_of(cells, inputs, head, states):
+    """Return the loss by two loops that keep everything."""
+    W, b = head.params["W_y"], head.params["b_y"]
+    (forward, backward), (f, g) = cells, states
+    ahead, behind = [], []
+    for x in inputs:
+        f, _ = forward.forward_step(x, f)
+        ahead.append(f[0])
+    for x in inputs[::-1]:
+        g, _ = backward.forward_step(x, g)
+        behind.append(g[0])
+    size = forward.hidden_size
+    return sum(
+        head.loss_of(t, h @ W[:size] + k @ W[size:] + b)[0]
+        for t, (h, k) in enumerate(zip(ahead, behind[::-1], strict=True), start=1)
+    )
+
+
+@pytest.mark.parametrize("outputs", ["softmax", "squared error"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_loss_and_gradients_are_those_of_the_whole_network(kind, outputs):
+    cells, inputs, head, states = network(kind, "numpy", outputs=outputs)
+    found = mb.bptt_bidirectional(cells, inputs, head, plans(cells), states)
+    assert found.loss == pytest.approx(loss_of(cells, inputs, head, states), rel=1e-13)
+    owners = {"forward": cells[0].params, "backward": cells[1].params}
+    assert set(found.grads) == {
+        *(f"{direction}.{name}" for direction in owners for name in owners[direction]),
+        "W_y",
+        "b_y",
+    }
+    for name, gradient in found.grads.items():
+        direction, _, rest = name.rpartition(".")
+        value = owners.get(direction, head.params)[rest]
+        for index in [(0,) * value.ndim, tuple(n // 2 for n in value.shape)]:
+            kept, losses = value[index], []
+            for moved in (kept + 1e-5, kept - 1e-5):
+                value[index] = moved
+                losses.append(loss_of(cells, inputs, head, states))
+            value[index] = kept
+            wanted = (losses[0] - losses[1]) / 2e-5
+            assert gradient[index] == pytest.approx(wanted, rel=1e-6, abs=1e-9), name
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_pytorch_has_the_same(kind):
+    torch = pytest.importorskip("torch", reason="pip install torch")
+    cells, inputs, head, _ = network(kind, sizes=(H, H))
+    module = getattr(torch.nn, {"rnn": "RNN", "lstm": "LSTM", "gru": "GRU"}[kind])(
+        D, H, bidirectional=True
+    ).double()
+    weights = {
+        name + suffix: torch.from_numpy(value)
+        for cell, suffix in zip(cells, ("", "_reverse"), strict=True)
+        for name, value in to_torch(cell).items()
+    }
+    module.load_state_dict(weights)
+    W = torch.tensor(head.params["W_y"], requires_grad=True)
+    h, _ = module(torch.from_numpy(inputs))
+    y = (h @ W + torch.from_numpy(head.params["b_y"])).reshape(T * B, V)
+    loss = torch.nn.functional.cross_entropy(y, torch.from_numpy(head.targets).reshape(-1))
+    loss.backward()
+    found = mb.bptt_bidirectional(cells, inputs, head, plans(cells))
+    assert found.loss == pytest.approx(loss.item(), rel=1e-12)
+    np.testing.assert_allclose(found.grads["W_y"], W.grad, rtol=1e-9, atol=1e-12)
+    for direction, suffix in (("forward", ""), ("backward", "_reverse")):
+        for ours, theirs in (("W_x", "weight_ih_l0"), ("W_h", "weight_hh_l0")):
+            wanted = getattr(module, theirs + suffix).grad.T
+            np.testing.assert_allclose(
+                found.grads[f"{direction}.{ours}"], wanted, rtol=1e-9, atol=1e-12
+            )
+
+
+@pytest.mark.parametrize("backend", ["numpy", "cython"])
+def test_every_schedule_gives_the_same_bits_within_its_budget(backend):
+    cells, inputs, head, states = network(backend=backend, dtype="float32")
+    full = mb.bptt_bidirectional(cells, inputs, head, plans(cells, "full", T), states)
+    assert full.stats.forward_steps == 3 * T  # two chains and the sweep
+    assert full.stats.outputs_bytes == T * B * V * 4
+    for strategy in ("optimal", "ism", "hsm", "msm", "disk"):
+        for units in (2, 4, 7):
+            chosen = plans(cells, strategy, units)
+            found = mb.bptt_bidirectional(cells, inputs, head, chosen, states)
+            budget = max(plan.budget for plan in chosen)
+            assert found.stats.peak_bytes <= found.stats.arena_bytes <= budget
+            assert found.loss == full.loss
+            for name, wanted in full.grads.items():
+                assert (found.grads[name] == wanted).all(), (strategy, units, name)
+            for mine, theirs in zip(found.state, full.state, strict=True):
+                assert all((a == b).all() for a, b in zip(mine, theirs, strict=True))
+
+
+class Reader:
+    """Inputs that are read by slices alone."""
+
+    def __init__(self, array):
+        self.array, self.shape, self.dtype = array, array.shape, array.dtype
+
+    def __getitem__(self, steps):
+        assert isinstance(steps, slice)
+        return self.array[steps]
+
+
+def test_inputs_as_they_come_and_nothing_is_changed(tmp_path):
+    cells, inputs, head, states = network()
+    chosen = plans(cells)
+    wanted = mb.bptt_bidirectional(cells, inputs, head, chosen, states)
+    kept = inputs.copy()
+    inputs.flags.writeable = head.targets.flags.writeable = False
+    for array in (*states[0], *states[1]):
+        array.flags.writeable = False
+    strided = np.repeat(inputs, 2, axis=0)[::2]
+    room = np.memmap(tmp_path / "outputs", np.float64, "w+", shape=(T, B, V))
+    for given in (inputs, strided, np.asfortranarray(inputs), Reader(inputs)):
+        found = mb.bptt_bidirectional(cells, given, head, chosen, states, outputs=room)
+        for name in wanted.grads:
+            assert (found.grads[name] == wanted.grads[name]).all()
+    assert (inputs == kept).all()
+
+
+def test_tokens_stacks_and_masks():
+    rng = np.random.default_rng(2)
+    cells = (
+        mb.Stack([mb.GRU(9, 4, "float64", 1), mb.LSTM(4, H, "float64", 2)]),
+        mb.RNN(9, K, "float64", 3),
+    )
+    tokens = rng.integers(9, size=(T, B))
+    mask = rng.random((T, B)) < 0.5
+    targets = rng.integers(V, size=(T, B))
+    head = mb.SoftmaxHead(H + K, V, "float64").with_targets(targets, mask)
+    found = mb.bptt_bidirectional(cells, tokens, head, plans(cells))
+    states = tuple(cell.zero_state(B) for cell in cells)
+    assert found.loss == pytest.approx(loss_of(cells, tokens, head, states), rel=1e-12)
+    again = mb.bptt_bidirectional(cells, tokens, head, plans(cells, "full", T))
+    assert all((again.grads[name] == value).all() for name, value in found.grads.items())
+    assert "forward.0.W_x" in found.grads
+
+
+def test_misuse_is_named():
+    cells, inputs, head, _ = network()
+    chosen = plans(cells)
+    with pytest.raises(TypeError, match=r"cells is .* give a pair"):
+        mb.bptt_bidirectional(cells[0], inputs, head, chosen)
+    with pytest.raises(ValueError, match="give two of one dtype"):
+        other = mb.LSTM(D, K, "float32")
+        mb.bptt_bidirectional((cells[0], other), inputs, head, chosen)
+    with pytest.raises(ValueError, match="hidden_size is 11; give 10, both cells' together"):
+        mb.bptt_bidirectional((cells[0], cells[0]), inputs, head, chosen)
+    with pytest.raises(TypeError, match="give a SoftmaxHead or LinearHead with its targets"):
+        mb.bptt_bidirectional(cells, inputs, head.head, chosen)
+    with pytest.raises(ValueError, match="targets have shape"):
+        mb.bptt_bidirectional(cells, inputs, head.head.with_targets(head.targets[1:]), chosen)
+    with pytest.raises(ValueError, match=r"outputs are float64 .*; give float64"):
+        mb.bptt_bidirectional(cells, inputs, head, chosen, outputs=np.zeros((T, B, V + 1)))
+    with pytest.raises(ValueError, match="give 13 steps and batch 3, as the schedule's"):
+        mb.bptt_bidirectional(cells, inputs[:-1], head.head.with_targets(head.targets[1:]), chosen)
+    cells[0].params["W_h"][0, 0] = np.nan
+    with pytest.raises(ValueError, match=r"forward cell .* at step 1: parameter W_h holds NaN"):
+        mb.bptt_bidirectional(cells, inputs, head, chosen)
+    cells[0].params["W_h"][0, 0] = 0
+    cells[1].params["W_h"][0, 0] = np.nan
+    with pytest.raises(ValueError, match="the backward cell, whose step 1 is the last one"):
+        mb.bptt_bidirectional(cells, inputs, head, chosen)
