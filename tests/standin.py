@@ -186,7 +186,8 @@ for _name in (
 ).split():
     globals()[_name] = function(_name)
 
-float32, float64, int32, int64, uint8 = np.float32, np.float64, np.int32, np.int64, np.uint8
+float32, float64, int32, int64 = np.float32, np.float64, np.int32, np.int64
+uint8, uint64 = np.uint8, np.uint64
 
 
 def shape(array):

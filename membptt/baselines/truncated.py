@@ -75,7 +75,7 @@ def truncated_bptt(cell, inputs, head, window, state=None, stride=None):
     while done < steps:
         end = min(done + stride, steps)
         part = Part(head, begin, done)
-        chain = make_chain(cell, part, end - begin, batch)
+        chain = make_chain(cell.at(begin), part, end - begin, batch)
         chain.begin(steps_of(inputs, begin, end), part, entering, stored)
         for step in range(1, end - begin + 1):
             chain.forward(step - 1, step, (step - 1) * size)

@@ -9,11 +9,14 @@ G gates. Rows are examples: a = x W_x + h W_h + b with x [B, I], W_x [I, G H], W
 b [G H].
 """
 
+import copy
 import math
+from dataclasses import replace
 
 import numpy as np
 
 from membptt.arrays import add_rows, array_module, check_backend, from_host, namespace
+from membptt.cells.noise import Noise
 from membptt.checks import check_dtype, integer
 
 
@@ -32,6 +35,9 @@ class Cell:
         Of the initial parameters, uniform in ±1/√H, biases included.
     backend : {"cython", "numpy", "cupy"}
         Which code the executor runs: the compiled kernels, this class, or this class on a GPU.
+    recurrent_dropout, zoneout : float
+        Probabilities of the noise in training; see `membptt.cells.noise`. A cell with noise runs
+        its own array code on every backend.
 
     Attributes
     ----------
@@ -39,25 +45,38 @@ class Cell:
         ``W_x`` [I, G H], ``W_h`` [H, G H] and ``b`` [G H], gates side by side in the order that
         the cell's own docstring gives; CuPy's arrays on backend "cupy". Change the arrays in place
         or replace them: they are read anew at every run.
+    noise : membptt.cells.noise.Noise
+        The probabilities, and which masks are used: see `set_noise`.
 
     Raises
     ------
     ValueError, TypeError
         If a size is not a positive whole number, the dtype or backend is unknown, or it is "cupy"
-        and there is no device.
+        and there is no device; or a probability is not in [0, 1).
     """
 
     gates = 1
-    own_code = False  # whether only the cell's own code computes it: no kernels have its options
+    noise = Noise()
     hidden_names = ("h",)
     internal_names = ()
 
-    def __init__(self, input_size, hidden_size, dtype="float32", seed=0, backend="cython"):
+    def __init__(
+        self,
+        input_size,
+        hidden_size,
+        dtype="float32",
+        seed=0,
+        backend="cython",
+        recurrent_dropout=0.0,
+        zoneout=0.0,
+    ):
         self.input_size = integer("input_size", input_size, minimum=1)
         self.hidden_size = integer("hidden_size", hidden_size, minimum=1)
         self.dtype = check_dtype(dtype)
         self.backend = check_backend(backend)
-        generator = np.random.default_rng(integer("seed", seed, minimum=0))
+        seed = integer("seed", seed, minimum=0)
+        self.noise = Noise(recurrent_dropout=recurrent_dropout, zoneout=zoneout, seed=seed)
+        generator = np.random.default_rng(seed)
         xp = array_module(backend)
         bound = 1 / math.sqrt(self.hidden_size)
         self.params = {
@@ -66,10 +85,45 @@ class Cell:
         }
 
     def __repr__(self):
+        options = "".join(f", {name}={p}" for name, p in self.noise.options().items())
         return (
             f"{type(self).__name__}(input_size={self.input_size}, hidden_size={self.hidden_size}, "
-            f"dtype={self.dtype.name!r}, backend={self.backend!r})"
+            f"dtype={self.dtype.name!r}, backend={self.backend!r}{options})"
         )
+
+    @property
+    def own_code(self):
+        """Whether only the cell's own code computes it: no kernels have its options."""
+        return self.noise.wanted
+
+    def set_noise(self, draw, first_row=0):
+        """Choose the masks of all noise from now on.
+
+        Parameters
+        ----------
+        draw : int or None
+            Other masks for every number, 0 at first: change it once an update. None for no noise,
+            as when a network is evaluated; zoneout takes its expectation then.
+        first_row : int
+            Where in a larger batch the rows begin: so have parts of a batch the masks of the whole.
+
+        Raises
+        ------
+        ValueError, TypeError
+            If one is not a whole number from 0 on.
+        """
+        if draw is not None:
+            draw = integer("draw", draw, minimum=0)
+        first_row = integer("first_row", first_row, minimum=0)
+        self.noise = replace(self.noise, draw=draw, first_row=first_row)
+
+    def at(self, step):
+        """Return this cell with the noise of `step`, counted from 1: itself if it has none."""
+        if not self.noise.wanted:
+            return self
+        other = copy.copy(self)
+        other.noise = replace(self.noise, step=self.noise.step + step)
+        return other
 
     def param_shapes(self):
         """Return the shape of each parameter by its name."""
@@ -123,7 +177,7 @@ class Cell:
     def preactivations(self, x, h_prev):
         """Return a = x W_x + h_prev W_h + b, [B, G H]; for tokens x [B], row x of W_x."""
         p = self.params
-        return self.projected(x) + h_prev @ p["W_h"] + p["b"]
+        return self.projected(x) + self.noise.recurrent(h_prev) @ p["W_h"] + p["b"]
 
     def projected(self, x):
         """Return x W_x, [B, G H]; for tokens x [B], row x of W_x."""
@@ -139,7 +193,7 @@ class Cell:
             add_rows(grads["W_x"], x, da)  # row x of W_x was used: only it gets a share
         else:
             grads["W_x"] += x.T @ da
-        grads["W_h"] += h_prev.T @ (da if da_h is None else da_h)
+        grads["W_h"] += self.noise.recurrent(h_prev).T @ (da if da_h is None else da_h)
         grads["b"] += namespace(da).sum(da, axis=0)
 
     def add_by_input(self, dx, da):

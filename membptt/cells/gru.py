@@ -50,7 +50,7 @@ class GRU(Cell):
         (h_prev,) = state
         p = self.params
         a_r, a_z, a_n = columns(self.projected(x) + p["b"], 3)
-        u_r, u_z, u_n = columns(h_prev @ p["W_h"], 3)
+        u_r, u_z, u_n = columns(self.noise.recurrent(h_prev) @ p["W_h"], 3)
         r = sigmoid(a_r + u_r)
         z = sigmoid(a_z + u_z)
         q = u_n + p["b_h"]
@@ -80,7 +80,7 @@ class GRU(Cell):
             (dh_prev,), [B, H].
         """
         h_prev, r, z, n, q = internal
-        (dh,) = dstate
+        (dh,) = self.noise.through(dstate)
         xp = namespace(dh)
         da_n = dh * (1 - z) * (1 - n * n)  # h = n + z (h_prev - n), tanh' = 1 - tanh²
         da_r = da_n * q * r * (1 - r)  # a_n + r q, σ' = σ (1 - σ)
@@ -91,11 +91,11 @@ class GRU(Cell):
         self.add_gradients(grads, x, h_prev, da, du)
         self.add_by_input(dx, da)
         grads["b_h"] += xp.sum(dq, axis=0)
-        dh_prev = du @ self.params["W_h"].T + dh * z
-        return (dh_prev,)
+        dh_prev = self.noise.recurrent(du @ self.params["W_h"].T) + dh * z
+        return self.noise.with_kept((dh_prev,), dstate)
 
     def state_from_internal(self, internal):
         """Return the hidden state after the step, from its internal state: no product."""
         h_prev, _, z, n, _ = internal
         h = n + z * (h_prev - n)
-        return (h,)
+        return self.noise.zoned((h_prev,), (h,))

@@ -68,7 +68,7 @@ class LSTM(Cell):
             (dh_prev, dc_prev), each [B, H].
         """
         h_prev, c_prev, i, f, g, o = internal
-        dh, dc = dstate
+        dh, dc = self.noise.through(dstate)
         xp = namespace(dh)
         tanh_c = xp.tanh(f * c_prev + i * g)
         dc = dc + dh * o * (1 - tanh_c * tanh_c)  # h = o tanh(c): tanh' = 1 - tanh²
@@ -79,13 +79,13 @@ class LSTM(Cell):
         da = xp.concat((da_i, da_f, da_g, da_o), axis=1)
         self.add_gradients(grads, x, h_prev, da)
         self.add_by_input(dx, da)
-        dh_prev = da @ self.params["W_h"].T
+        dh_prev = self.noise.recurrent(da @ self.params["W_h"].T)
         dc_prev = dc * f
-        return dh_prev, dc_prev
+        return self.noise.with_kept((dh_prev, dc_prev), dstate)
 
     def state_from_internal(self, internal):
         """Return the hidden state after the step, from its internal state: no product."""
-        _, c_prev, i, f, g, o = internal
+        h_prev, c_prev, i, f, g, o = internal
         c = f * c_prev + i * g
         h = o * namespace(c).tanh(c)
-        return h, c
+        return self.noise.zoned((h_prev, c_prev), (h, c))

@@ -36,7 +36,7 @@ class RNN(Cell):
         (h_prev,) = state
         a = self.preactivations(x, h_prev)
         h = namespace(a).tanh(a)
-        return (h,), (h_prev, h)
+        return self.noise.zoned((h_prev,), (h,)), (h_prev, h)
 
     def backward_step(self, x, internal, dstate, grads, dx=None):
         """Return the derivative by the entering hidden state; add this step's to `grads`.
@@ -60,14 +60,14 @@ class RNN(Cell):
             (dh_prev,), [B, H].
         """
         h_prev, h = internal
-        (dh,) = dstate
+        (dh,) = self.noise.through(dstate)
         da = dh * (1 - h * h)  # tanh'(a) = 1 - tanh²(a)
         self.add_gradients(grads, x, h_prev, da)
         self.add_by_input(dx, da)
-        dh_prev = da @ self.params["W_h"].T
-        return (dh_prev,)
+        dh_prev = self.noise.recurrent(da @ self.params["W_h"].T)
+        return self.noise.with_kept((dh_prev,), dstate)
 
     def state_from_internal(self, internal):
         """Return the hidden state after the step, from its internal state: no product."""
-        _, h = internal
-        return (h,)
+        h_prev, h = internal
+        return self.noise.zoned((h_prev,), (h,))

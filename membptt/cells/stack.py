@@ -2,6 +2,9 @@
 
     layer 0 reads x_t, layer l > 0 reads the h_t of the layer beneath; the head reads the top one's
 
+With dropout a layer reads h_t ∘ m_t, with another mask m_t at every step and in every layer; see
+membptt.cells.noise.
+
 The states of the layers stand side by side, the top layer first, since a head reads the first array
 of a state; their sizes add. Forward goes from layer 0 up; backward from the top down, where a layer
 passes dx = da W_xᵀ to the dh of the layer beneath.
@@ -9,6 +12,7 @@ passes dx = da W_xᵀ to the dh of the layer beneath.
 
 import copy
 from collections.abc import MutableMapping
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -16,6 +20,8 @@ import numpy as np
 from membptt.arrays import namespace
 from membptt.cells.base import Cell
 from membptt.cells.custom import Custom
+from membptt.cells.noise import Noise
+from membptt.checks import integer
 
 
 class Stack(Cell):
@@ -26,6 +32,10 @@ class Stack(Cell):
     layers : sequence of Cell
         Layer 0 first: the one that reads the inputs. Of any mix of kinds; each reads as many
         numbers as the one beneath has hidden units. Only layer 0 may be a `Custom`.
+    dropout : float
+        Probability with which a layer does not see a unit of the layer beneath, in training.
+    seed : int
+        Of the masks of that.
 
     Attributes
     ----------
@@ -37,7 +47,8 @@ class Stack(Cell):
     Raises
     ------
     ValueError, TypeError
-        If a layer is no cell, or the sizes, dtypes or backends do not fit.
+        If a layer is no cell, or the sizes, dtypes or backends do not fit, or there is dropout
+        with nothing between layers.
 
     Examples
     --------
@@ -47,9 +58,14 @@ class Stack(Cell):
     (('h1', 'c1', 'h0'), 128, 512)
     """
 
-    def __init__(self, layers):
+    def __init__(self, layers, dropout=0.0, seed=0):
         layers = list(layers)
         check_layers(layers)
+        self.noise = Noise(dropout=dropout, seed=integer("seed", seed, minimum=0))
+        if dropout and len(layers) == 1:
+            raise ValueError(
+                f"dropout is {dropout} between the layers of a stack of one; give at least two"
+            )
         self.input_size = layers[0].input_size
         self.hidden_size, self.gates = layers[-1].hidden_size, layers[-1].gates
         self.whole = SimpleNamespace()
@@ -60,6 +76,8 @@ class Stack(Cell):
         }
         self.layers = layers
         self.own_layers()
+        for number, layer in enumerate(self.layers):
+            layer.noise = replace(layer.noise, layer=number)
         self.hidden_names = self.names("hidden_names")
         self.internal_names = self.names("internal_names")
 
@@ -91,7 +109,8 @@ class Stack(Cell):
         self.whole.params = params
 
     def __repr__(self):
-        return f"Stack([{', '.join(map(repr, self.layers))}])"
+        options = "".join(f", {name}={p}" for name, p in self.noise.options().items())
+        return f"Stack([{', '.join(map(repr, self.layers))}]{options})"
 
     @property
     def dtype(self):
@@ -115,8 +134,23 @@ class Stack(Cell):
 
     @property
     def own_code(self):
-        """Whether a layer has options that no kernels have: all layers run their own code then."""
-        return any(layer.own_code for layer in self.layers)
+        """Whether any option here has no kernels: all layers run their own code then."""
+        return self.noise.wanted or any(layer.own_code for layer in self.layers)
+
+    def set_noise(self, draw, first_row=0):
+        """Choose the masks of all noise from now on; see `Cell.set_noise`."""
+        for layer in self.layers:
+            layer.set_noise(draw, first_row)
+        super().set_noise(draw, first_row)
+
+    def at(self, step):
+        """Return this stack with the noise of `step`, counted from 1: itself if it has none."""
+        if not (self.noise.wanted or any(layer.noise.wanted for layer in self.layers)):
+            return self
+        other = copy.copy(self)
+        other.noise = replace(self.noise, step=self.noise.step + step)
+        other.layers = [layer.at(step) for layer in other.layers]
+        return other
 
     @property
     def kind(self):
@@ -168,11 +202,13 @@ class Stack(Cell):
             As `hidden_names` and `internal_names`.
         """
         states, internals = [], []
-        for layer, before in zip(self.layers, self.parts(state, "hidden_names"), strict=True):
+        befores = self.parts(state, "hidden_names")
+        for number, (layer, before) in enumerate(zip(self.layers, befores, strict=True)):
+            if number > 0:
+                x = self.noise.between(states[-1][0], number)
             after, internal = layer.forward_step(x, before)
             states.append(after)
             internals.append(internal)
-            x = after[0]
         return joined(states), joined(internals)
 
     def backward_step(self, x, internal, dstate, grads, dx=None):
@@ -195,8 +231,9 @@ class Stack(Cell):
         internals = self.parts(internal, "internal_names")
         dstates = self.parts(dstate, "hidden_names")
         inputs = [x]
-        for layer, of_layer in zip(self.layers[:-1], internals, strict=False):
-            inputs.append(layer.state_from_internal(of_layer)[0])
+        for number, layer in enumerate(self.layers[:-1]):
+            h = layer.state_from_internal(internals[number])[0]
+            inputs.append(self.noise.between(h, number + 1))
         for number in reversed(range(len(self.layers))):
             layer, own = self.layers[number], Within(SimpleNamespace(params=grads), number)
             by_input = dx if number == 0 else namespace(dstate[0]).zeros_like(inputs[number])
@@ -207,7 +244,7 @@ class Stack(Cell):
             )
             if number > 0:
                 dh, *others = dstates[number - 1]
-                dstates[number - 1] = (dh + by_input, *others)
+                dstates[number - 1] = (dh + self.noise.between(by_input, number), *others)
         return joined(dstates)
 
     def state_from_internal(self, internal):

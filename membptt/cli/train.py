@@ -72,6 +72,26 @@ def add_arguments(subparsers):
     add("--hidden", type=whole, metavar="H", help=f"hidden units ({default('hidden')})")
     add("--layers", type=whole, metavar="N", help=f"on one another ({default('layers')})")
     add(
+        "--dropout",
+        type=real,
+        metavar="P",
+        help="probability with which a layer does not see a unit of the layer beneath, in training "
+        f"({default('dropout')})",
+    )
+    add(
+        "--recurrent-dropout",
+        type=real,
+        metavar="P",
+        help="probability with which a unit is not multiplied by W_h, for a whole window "
+        f"({default('recurrent_dropout')})",
+    )
+    add(
+        "--zoneout",
+        type=real,
+        metavar="P",
+        help=f"probability with which a unit keeps its value at a step ({default('zoneout')})",
+    )
+    add(
         "--parts",
         type=whole,
         metavar="P",
@@ -106,7 +126,7 @@ def add_arguments(subparsers):
         "before the first update and after the last (default: exact)",
     )
     add("--dtype", choices=DTYPES, help=f"({default('dtype')})")
-    add("--seed", type=whole, metavar="N", help=f"of the parameters ({default('seed')})")
+    add("--seed", type=whole, metavar="N", help=f"of parameters and noise ({default('seed')})")
     add("--optimizer", choices=tuple(OPTIMIZERS), help=f"({default('optimizer')})")
     add(
         "--learning-rate",

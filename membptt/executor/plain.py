@@ -129,7 +129,7 @@ class PlainChain:
         if source == INITIAL:
             self.working = self.initial
         elif source == LEAVING:
-            self.working = self.cell.state_from_internal(self.internal(at))
+            self.working = self.cell.at(place).state_from_internal(self.internal(at))
         elif source == ENTERING:
             self.working = tuple(a.copy() for a in self.cell.entering(self.internal(at)))
         else:
@@ -138,7 +138,8 @@ class PlainChain:
     def forward(self, start, stop, internal_at=-1):
         """Run the steps start+1 ... stop; save the internal state of `stop` unless at < 0."""
         for step in range(start + 1, stop + 1):
-            self.working, internal = self.cell.forward_step(self.inputs[step - 1], self.working)
+            cell = self.cell.at(step)
+            self.working, internal = cell.forward_step(self.inputs[step - 1], self.working)
             if self.sums is not None:
                 self.sums.check(step, self.working)
         if internal_at >= 0:
@@ -168,9 +169,9 @@ class PlainChain:
 
     def backward(self, step, at):
         """Back-propagate one step from its internal state in the arena."""
-        xp = self.xp
+        xp, cell = self.xp, self.cell.at(step)
         internal = self.internal(at)
-        h = self.cell.state_from_internal(internal)[0]
+        h = cell.state_from_internal(internal)[0]
         # A copy: a user's head may keep it, and it may lie in the arena.
         loss, dh = self.bound.forward_backward(step, xp.array(h), self.grads)
         if np.shape(dh) != h.shape:
@@ -181,7 +182,7 @@ class PlainChain:
         self.first_bad_step = xp.where(xp.isfinite(loss), self.first_bad_step, step)
         dstate = (self.dstate[0] + dh, *self.dstate[1:])
         more = {} if self.by_inputs is None else {"dx": self.by_inputs[step - 1]}
-        self.dstate = self.cell.backward_step(
+        self.dstate = cell.backward_step(
             self.inputs[step - 1], internal, dstate, self.grads, **more
         )
 

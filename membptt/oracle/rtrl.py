@@ -90,8 +90,8 @@ def rtrl(cell, inputs, head, state=None):
     state = initial
     for step in range(1, steps + 1):
         x = inputs[step - 1]
-        sensitivities.advance(x, state)
-        state, _ = cell.forward_step(x, state)
+        sensitivities.advance(step, x, state)
+        state, _ = cell.at(step).forward_step(x, state)
         share, dh = head.forward_backward(step, np.array(state[0]), grads)
         loss += share
         if not np.isfinite(share) and not bad_step:
@@ -135,8 +135,9 @@ class Sensitivities:
         """The bytes of all sensitivities: the same at every step."""
         return sum(value.nbytes for value in self.values)
 
-    def advance(self, x, state):
-        """Go from S_{t-1} to S_t, by the step that reads x and the state s_{t-1}."""
+    def advance(self, step, x, state):
+        """Go from S_{t-1} to S_t, by the step t that reads x and the state s_{t-1}."""
+        cell = self.cell.at(step)  # its parameters are the same arrays
         for number, (name, at) in enumerate(self.directions):
             parameter = self.cell.params.get(name)
             if parameter is not None:
@@ -145,7 +146,7 @@ class Sensitivities:
                 array + 1j * EPSILON * value[number]
                 for array, value in zip(state, self.values, strict=True)
             )
-            after, _ = self.cell.forward_step(x, moved)
+            after, _ = cell.forward_step(x, moved)
             for array, value in zip(after, self.values, strict=True):
                 value[number] = array.imag / EPSILON
             if parameter is not None:

@@ -68,7 +68,9 @@ class Trainer:
     Parameters
     ----------
     cell : membptt.Cell
-        Its input size is that of the alphabet; its parameters are changed in place.
+        Its input size is that of the alphabet; its parameters are changed in place. Noise that it
+        has (`Cell.set_noise`) is drawn anew for every update, from the update's number, and is off
+        between updates.
     head : membptt.SoftmaxHead
         As many classes as the alphabet has characters.
     schedule : membptt.Schedule
@@ -140,6 +142,7 @@ class Trainer:
         self.windows = Windows(corpus, schedule.steps, batch)
         self.parts = Parts(1, batch) if parts is None else parts
         self.executor = Executor(cell, schedule, self.parts.rows, disk=disk)
+        self.cell.set_noise(None)
         self.updates = self.position = 0
         self.state = self.zero_state()
         self.last = self.loss_first = self.loss_last = None
@@ -170,6 +173,7 @@ class Trainer:
         number = self.updates + 1
         inputs, targets = self.windows.at(self.position)
         self.optimizer.params.update(all_params(self.cell, self.head))  # some may be other arrays
+        self.cell.set_noise(number)
         try:
             with np.errstate(over="ignore", invalid="ignore"):  # what overflows is found and named
                 result = self.parts.run(self.executor, self.head, inputs, targets, self.state)
@@ -180,6 +184,8 @@ class Trainer:
                     self.optimizer.step(result.grads)
         except (FloatingPointError, ValueError) as error:
             raise type(error)(f"update {number}: {error}") from None
+        finally:
+            self.cell.set_noise(None)
         self.position = self.windows.after(self.position)
         self.state = result.state
         if self.position == 0:

@@ -160,6 +160,7 @@ class Parts:
                 own = slice(rows.start - first, rows.stop - first)
                 bound = head.with_targets(np.ascontiguousarray(targets[:, rows]))
                 window = np.ascontiguousarray(inputs[:, rows])
+                executor.cell.set_noise(executor.cell.noise.draw, rows.start)
                 result = executor.run(window, bound, tuple(array[own] for array in state))
                 losses.append(result.loss)
                 done.append(replace(result, grads={}))  # the sum may write over them

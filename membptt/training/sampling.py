@@ -38,6 +38,7 @@ def load_model(path):
         raise ValueError(
             f"checkpoint {str(path)!r} has no model that can be read: {error}"
         ) from None
+    cell.set_noise(None)
     return cell, head, alphabet
 
 

@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass, fields
 
 from membptt.cells import GRU, LSTM, RNN, Reduced, Stack
 from membptt.cells.packing import FORMATS
-from membptt.checks import integer
+from membptt.checks import fraction, integer
 from membptt.executor import disk_schedule, expand_schedule
 from membptt.schedules import schedule
 from membptt.training.corpus import Corpus, Windows
@@ -62,6 +62,8 @@ class Settings:
     updates : int
         How many updates the training has in all.
     seed : int
+    dropout, recurrent_dropout, zoneout : float
+        Probabilities of noise in training, the first one between layers; `membptt.cells.noise`.
     learning_rate, clip : float
     optimizer : str
     weight_decay : float or None
@@ -106,6 +108,9 @@ class Settings:
     updates: int = 160
     backend: str = "cython"
     seed: int = 0
+    dropout: float = 0.0
+    recurrent_dropout: float = 0.0
+    zoneout: float = 0.0
     learning_rate: float = 0.02
     clip: float = 1.0
     optimizer: str = "adam"
@@ -135,6 +140,13 @@ class Settings:
             raise ValueError(f"internal is {self.internal!r}; give one of {', '.join(FORMATS)}")
         for name in ("steps", "batch", "hidden", "layers", "updates", "parts"):
             integer(name, getattr(self, name), minimum=1)
+        for name in ("dropout", "recurrent_dropout", "zoneout"):
+            fraction(name, getattr(self, name))
+        if self.dropout and self.layers == 1:
+            raise ValueError(
+                f"dropout is {self.dropout} between layers, of which there is 1; give layers of at "
+                "least 2, or recurrent_dropout or zoneout"
+            )
         for name, (other, values, usual) in DEPENDENT.items():
             chosen, value = getattr(self, other), getattr(self, name)
             if chosen not in values and value is not None:
@@ -266,26 +278,46 @@ def make_model(settings, size, backend):
     """Return the cell and the head of these settings, for an alphabet of so many characters."""
     hidden, dtype, seed = settings.hidden, settings.dtype, settings.seed
     cell = make_cell(
-        settings.cell, size, hidden, settings.layers, dtype, seed, backend, settings.internal
+        settings.cell,
+        size,
+        hidden,
+        settings.layers,
+        dtype,
+        seed,
+        backend,
+        settings.internal,
+        settings.dropout,
+        recurrent_dropout=settings.recurrent_dropout,
+        zoneout=settings.zoneout,
     )
     return cell, SoftmaxHead(hidden, size, dtype, seed, backend)
 
 
 def make_cell(
-    kind, inputs, hidden, layers=1, dtype="float32", seed=0, backend="cython", internal=None
+    kind,
+    inputs,
+    hidden,
+    layers=1,
+    dtype="float32",
+    seed=0,
+    backend="cython",
+    internal=None,
+    dropout=0.0,
+    **options,
 ):
     """Return a cell of this kind, or as many layers of it on one another, seeded one by one.
 
-    `internal` is the format of reduced internal states, None for exact ones.
+    `internal` is the format of reduced internal states, None for exact ones; `dropout` is that
+    between layers; other `options` are each cell's own.
     """
     sizes = [inputs] + [hidden] * layers
     cells = [
-        CELLS[kind](size, hidden, dtype, seed + number, backend)
+        CELLS[kind](size, hidden, dtype, seed + number, backend, **options)
         for number, size in enumerate(sizes[:-1])
     ]
     if internal is not None:
         cells = [Reduced(cell, internal) for cell in cells]
-    return cells[0] if layers == 1 else Stack(cells)
+    return cells[0] if layers == 1 else Stack(cells, dropout, seed)
 
 
 def make_optimizer(settings, params):
