@@ -29,7 +29,18 @@ if importlib.util.find_spec("membptt.kernels._kernels") is None:
 
 from membptt._version import __version__
 from membptt.baselines.truncated import truncated_bptt
-from membptt.cells import GRU, LSTM, RNN, Cell, Custom, Reduced, Stack
+from membptt.cells import (
+    GRU,
+    LSTM,
+    RNN,
+    Cell,
+    Custom,
+    LayerNormGRU,
+    LayerNormLSTM,
+    LayerNormRNN,
+    Reduced,
+    Stack,
+)
 from membptt.executor import (
     Executor,
     Result,
@@ -74,6 +85,9 @@ __all__ = [
     "Executor",
     "ExpandCost",
     "GradientError",
+    "LayerNormGRU",
+    "LayerNormLSTM",
+    "LayerNormRNN",
     "LearningRate",
     "LinearHead",
     "Reduced",

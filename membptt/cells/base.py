@@ -184,17 +184,18 @@ class Cell:
         W_x = self.params["W_x"]
         return namespace(W_x).take(W_x, x, axis=0) if x.ndim == 1 else x @ W_x
 
-    def add_gradients(self, grads, x, h_prev, da, da_h=None):
+    def add_gradients(self, grads, x, h_prev, da, da_h=None, db=None):
         """Add what this step's deltas da [B, G H] give to the gradients of W_x, W_h and b.
 
-        `da_h` are the deltas of h_prev W_h where they are others than those of x W_x.
+        `da_h` are the deltas of h_prev W_h, `db` those of b, where they are others than those of
+        x W_x.
         """
         if x.ndim == 1:
             add_rows(grads["W_x"], x, da)  # row x of W_x was used: only it gets a share
         else:
             grads["W_x"] += x.T @ da
         grads["W_h"] += self.noise.recurrent(h_prev).T @ (da if da_h is None else da_h)
-        grads["b"] += namespace(da).sum(da, axis=0)
+        grads["b"] += namespace(da).sum(da if db is None else db, axis=0)
 
     def add_by_input(self, dx, da):
         """Add what this step's deltas give to the derivative by x [B, I], unless that is None."""
@@ -211,3 +212,15 @@ def columns(a, count):
 def sigmoid(a):
     """Return 1 / (1 + exp(-a)), written with tanh so that no exponential can overflow."""
     return 0.5 * (1 + namespace(a).tanh(0.5 * a))
+
+
+PARTS = 32
+
+
+def planned_part(numbers):
+    """Return a 32nd of so many numbers, the largest whole part that is not above it.
+
+    A planner's tables count bytes in the greatest common divisor of a hidden and an internal state.
+    An internal state whose row is a whole number of such parts of a hidden row keeps them small.
+    """
+    return next((numbers // k for k in range(PARTS, numbers) if numbers % k == 0), 1)

@@ -79,20 +79,28 @@ class GRU(Cell):
         tuple of one array
             (dh_prev,), [B, H].
         """
-        h_prev, r, z, n, q = internal
-        (dh,) = self.noise.through(dstate)
-        xp = namespace(dh)
-        da_n = dh * (1 - z) * (1 - n * n)  # h = n + z (h_prev - n), tanh' = 1 - tanh²
-        da_r = da_n * q * r * (1 - r)  # a_n + r q, σ' = σ (1 - σ)
-        da_z = dh * (h_prev - n) * z * (1 - z)
-        dq = da_n * r
+        h_prev = internal[0]
+        xp = namespace(h_prev)
+        (da_r, da_z, da_n, dq), by_z = self.deltas(internal, dstate)
         da = xp.concat((da_r, da_z, da_n), axis=1)  # what multiplies x
         du = xp.concat((da_r, da_z, dq), axis=1)  # what multiplies h_prev
         self.add_gradients(grads, x, h_prev, da, du)
         self.add_by_input(dx, da)
         grads["b_h"] += xp.sum(dq, axis=0)
-        dh_prev = self.noise.recurrent(du @ self.params["W_h"].T) + dh * z
+        dh_prev = self.noise.recurrent(du @ self.params["W_h"].T) + by_z
         return self.noise.with_kept((dh_prev,), dstate)
+
+    def deltas(self, internal, dstate):
+        """Return the derivatives by a_r, a_z, a_n and q, and by h_prev past the products.
+
+        Each [B, H].
+        """
+        h_prev, r, z, n, q = internal
+        (dh,) = self.noise.through(dstate)
+        da_n = dh * (1 - z) * (1 - n * n)  # h = n + z (h_prev - n), tanh' = 1 - tanh²
+        da_r = da_n * q * r * (1 - r)  # a_n + r q, σ' = σ (1 - σ)
+        da_z = dh * (h_prev - n) * z * (1 - z)
+        return (da_r, da_z, da_n, da_n * r), dh * z
 
     def state_from_internal(self, internal):
         """Return the hidden state after the step, from its internal state: no product."""

@@ -67,7 +67,16 @@ class LSTM(Cell):
         tuple of two arrays
             (dh_prev, dc_prev), each [B, H].
         """
-        h_prev, c_prev, i, f, g, o = internal
+        h_prev = internal[0]
+        da, dc_prev = self.deltas(internal, dstate)
+        self.add_gradients(grads, x, h_prev, da)
+        self.add_by_input(dx, da)
+        dh_prev = self.noise.recurrent(da @ self.params["W_h"].T)
+        return self.noise.with_kept((dh_prev, dc_prev), dstate)
+
+    def deltas(self, internal, dstate):
+        """Return the derivatives by the pre-activations a [B, 4H], and by c_prev [B, H]."""
+        _, c_prev, i, f, g, o = internal
         dh, dc = self.noise.through(dstate)
         xp = namespace(dh)
         tanh_c = xp.tanh(f * c_prev + i * g)
@@ -76,12 +85,7 @@ class LSTM(Cell):
         da_f = dc * c_prev * f * (1 - f)
         da_g = dc * i * (1 - g * g)
         da_o = dh * tanh_c * o * (1 - o)
-        da = xp.concat((da_i, da_f, da_g, da_o), axis=1)
-        self.add_gradients(grads, x, h_prev, da)
-        self.add_by_input(dx, da)
-        dh_prev = self.noise.recurrent(da @ self.params["W_h"].T)
-        dc_prev = dc * f
-        return self.noise.with_kept((dh_prev, dc_prev), dstate)
+        return xp.concat((da_i, da_f, da_g, da_o), axis=1), dc * f
 
     def state_from_internal(self, internal):
         """Return the hidden state after the step, from its internal state: no product."""

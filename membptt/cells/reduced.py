@@ -23,7 +23,7 @@ from math import prod
 import numpy as np
 
 from membptt.arrays import namespace
-from membptt.cells.base import Cell
+from membptt.cells.base import Cell, planned_part
 from membptt.cells.gru import GRU
 from membptt.cells.lstm import LSTM
 from membptt.cells.packing import FORMATS, ROWS, SIGNED, UNIT, decode, encode, layout
@@ -37,7 +37,6 @@ KEPT = {
     LSTM: {"h_prev": ROWS, "i": UNIT, "f": UNIT, "g": SIGNED, "o": UNIT},
 }
 
-PARTS = 32  # of a hidden state's row; that of an internal state is a whole number of them
 LEAST_GATE = 2.0**-24  # what a forget gate counts as at least where c_prev is had by division
 
 
@@ -159,7 +158,7 @@ class Reduced(Cell):
         """Return the shapes of the hidden state that leaves, and of one array with all else."""
         hidden = self.hidden_shapes(batch)
         exact = sum(prod(shape[1:]) for shape in hidden)  # numbers of a row
-        part = next((exact // k for k in range(PARTS, exact) if exact % k == 0), 1)
+        part = planned_part(exact)
         nbytes = sum(kind.itemsize * width for kind, width in self.stored())
         return [*hidden, (batch, -(-nbytes // (part * self.dtype.itemsize)) * part)]
 

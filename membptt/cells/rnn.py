@@ -59,13 +59,18 @@ class RNN(Cell):
         tuple of one array
             (dh_prev,), [B, H].
         """
-        h_prev, h = internal
-        (dh,) = self.noise.through(dstate)
-        da = dh * (1 - h * h)  # tanh'(a) = 1 - tanh²(a)
+        h_prev, _ = internal
+        da = self.deltas(internal, dstate)
         self.add_gradients(grads, x, h_prev, da)
         self.add_by_input(dx, da)
         dh_prev = self.noise.recurrent(da @ self.params["W_h"].T)
         return self.noise.with_kept((dh_prev,), dstate)
+
+    def deltas(self, internal, dstate):
+        """Return the derivative by the pre-activation a, [B, H]."""
+        _, h = internal
+        (dh,) = self.noise.through(dstate)
+        return dh * (1 - h * h)  # tanh'(a) = 1 - tanh²(a)
 
     def state_from_internal(self, internal):
         """Return the hidden state after the step, from its internal state: no product."""

@@ -3,7 +3,16 @@
 import tempfile
 from dataclasses import asdict, dataclass, fields
 
-from membptt.cells import GRU, LSTM, RNN, Reduced, Stack
+from membptt.cells import (
+    GRU,
+    LSTM,
+    RNN,
+    LayerNormGRU,
+    LayerNormLSTM,
+    LayerNormRNN,
+    Reduced,
+    Stack,
+)
 from membptt.cells.packing import FORMATS
 from membptt.checks import fraction, integer
 from membptt.executor import disk_schedule, expand_schedule
@@ -15,7 +24,14 @@ from membptt.training.optimizers import SGD, Adam, AdamW
 from membptt.training.parallel import Parts
 from membptt.training.rates import DECAYS, LearningRate
 
-CELLS = {"lstm": LSTM, "rnn": RNN, "gru": GRU}
+CELLS = {
+    "lstm": LSTM,
+    "rnn": RNN,
+    "gru": GRU,
+    "ln-lstm": LayerNormLSTM,
+    "ln-rnn": LayerNormRNN,
+    "ln-gru": LayerNormGRU,
+}
 OPTIMIZERS = {"adam": Adam, "adamw": AdamW, "sgd": SGD}
 MEMORY = "2MiB"
 

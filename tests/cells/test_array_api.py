@@ -3,7 +3,9 @@
 import numpy as np
 import pytest
 
-from membptt.cells import GRU, LSTM, RNN
+from membptt.cells import GRU, LSTM, RNN, LayerNormGRU, LayerNormLSTM, LayerNormRNN
+
+KINDS = [RNN, LSTM, GRU, LayerNormRNN, LayerNormLSTM, LayerNormGRU]
 
 xp = pytest.importorskip("array_api_strict")
 
@@ -14,7 +16,7 @@ def same(mine, numpys):
 
 @pytest.mark.parametrize("tokens", [False, True])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize("kind", [RNN, LSTM, GRU])
+@pytest.mark.parametrize("kind", KINDS)
 def test_a_step_on_strict_arrays_has_the_bits_of_numpy(kind, dtype, tokens):
     generator = np.random.default_rng(0)
     cell = kind(6, 5, dtype, backend="numpy")
