@@ -141,7 +141,7 @@ def check_gradients(cell, inputs=None, head=None, schedule=None, state=None, sam
         head = bound_in_double(head)
     if state is None:
         state = tuple(generator.standard_normal(shape) / 2 for shape in cell.hidden_shapes(batch))
-    state = tuple(xp.array(array, np.float64) for array in state)
+    state = tuple(xp.array(array, np.float64, order="C") for array in state)
     if schedule is None:
         result = full_bptt(cell, inputs, head, state)
     else:
@@ -200,7 +200,7 @@ def check_step(cell, x=None, state=None, seed=0):
     if state is None:
         shapes = cell.hidden_shapes(len(x))
         state = tuple(generator.standard_normal(shape) / 2 for shape in shapes)
-    state = tuple(xp.array(array, np.float64) for array in state)
+    state = tuple(xp.array(array, np.float64, order="C") for array in state)
     leaving, internal = cell.forward_step(x, state)
     internal = tuple(xp.array(array) for array in internal)
     rows = []
