@@ -77,9 +77,12 @@ class Strategy:
     ----------
     name : str
         What users call it.
+    most_steps : int
+        Longest chain: a planner that tries every length of a segment has arrays of T numbers.
     """
 
     name = ""
+    most_steps = LARGEST
 
     def units(self, steps, budget, sizes):
         """Return how many units `budget` gives, in the strategy's own counting."""
@@ -316,6 +319,7 @@ class Uniform(Strategy):
     """
 
     name = "uniform"
+    most_steps = TABLE_LIMIT // 32  # four arrays of 8 bytes a step at once
 
     def least_budget(self, steps, sizes):
         """Return the room that the best k takes, about 2 sqrt(T hidden internal)."""
@@ -372,6 +376,7 @@ class Lookahead(Strategy):
     """
 
     name = "lookahead"
+    most_steps = TABLE_LIMIT // 32
 
     def least_budget(self, steps, sizes):
         """Return the least that segments can be cut for."""
@@ -539,6 +544,11 @@ def check_request(steps, units, strategy, sizes):
     """Refuse lengths below 1 and fewer units than the strategy needs, stating both numbers."""
     if steps < 1:
         raise ValueError(f"steps is {steps} (with {units} units); give at least 1 step")
+    if steps > strategy.most_steps:
+        raise ValueError(
+            f"steps is {steps}; strategy {strategy.name} plans up to {strategy.most_steps}, give "
+            'fewer, or strategy "disk", "hsm" or "ism"'
+        )
     least = strategy.least_units(steps, sizes)
     if units < least:
         raise ValueError(

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from membptt.cells import LSTM
 from membptt.memory import Units
 from membptt.schedules import Advance, AdvanceSaveHidden, ReplayError, Schedule, schedule
 from membptt.schedules import actions as action_types
@@ -256,3 +257,11 @@ def test_a_million_steps_stream(name):
 def test_bad_requests(arguments, words):
     with pytest.raises(ValueError, match=words):
         schedule(*arguments)
+
+
+@pytest.mark.parametrize("strategy", ["uniform", "lookahead"])
+@pytest.mark.parametrize("memory", [Units(300, alpha=3), "2 MiB"])
+def test_a_length_that_a_planner_has_no_room_for_is_refused_at_once(strategy, memory):
+    cell = None if isinstance(memory, Units) else LSTM(4, 8)
+    with pytest.raises(ValueError, match=f"steps is 1000000000000; strategy {strategy} plans up"):
+        schedule(10**12, memory, strategy, cell)
