@@ -16,7 +16,7 @@ from membptt.solver._solver import FullRule
 from membptt.solver.disk import Intervals
 from membptt.solver.expand import ExpandCost
 from membptt.solver.lookahead import Segments
-from membptt.solver.strategies import STRATEGIES, Sizes, find_strategy, plan
+from membptt.solver.strategies import STRATEGIES, Sizes, check_length, find_strategy, plan
 
 FORMAT = "membptt schedule 1"
 HEAD = ("steps", "strategy", "hidden", "internal", "unit", "budget", "units")
@@ -460,6 +460,7 @@ def schedule(
         sizes, unit = state_sizes(cell, batch)
         steps = integer("steps", steps, minimum=1)
         planner = chosen if budget < steps * sizes.internal else STRATEGIES["full"]
+        check_length(steps, planner)
         least = planner.least_budget(steps, sizes)
         if budget < least:
             raise ValueError(

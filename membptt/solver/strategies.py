@@ -540,15 +540,20 @@ def check_tables(name, steps, units, tables, itemsize=None):
         )
 
 
-def check_request(steps, units, strategy, sizes):
-    """Refuse lengths below 1 and fewer units than the strategy needs, stating both numbers."""
-    if steps < 1:
-        raise ValueError(f"steps is {steps} (with {units} units); give at least 1 step")
+def check_length(steps, strategy):
+    """Refuse a chain that the strategy's planner has no room for."""
     if steps > strategy.most_steps:
         raise ValueError(
             f"steps is {steps}; strategy {strategy.name} plans up to {strategy.most_steps}, give "
             'fewer, or strategy "disk", "hsm" or "ism"'
         )
+
+
+def check_request(steps, units, strategy, sizes):
+    """Refuse lengths below 1 and fewer units than the strategy needs, stating both numbers."""
+    if steps < 1:
+        raise ValueError(f"steps is {steps} (with {units} units); give at least 1 step")
+    check_length(steps, strategy)
     least = strategy.least_units(steps, sizes)
     if units < least:
         raise ValueError(
