@@ -92,7 +92,7 @@ def bptt_bidirectional(
     sweep(cells[0], *windows[0], threads)
     try:
         back = Executor(cells[1], schedules[1], batch, threads=threads).run(
-            backwards(inputs), outer, windows[1][2]
+            backwards(checked[1]), outer, windows[1][2]
         )
     except (ValueError, FloatingPointError) as error:
         raise type(error)(f"the backward cell, whose step 1 is the last one: {error}") from None
@@ -152,8 +152,8 @@ def room(outputs, shape, cell):
 
 
 def backwards(inputs):
-    """Return the inputs from their last step to their first."""
-    return inputs[::-1] if isinstance(inputs, np.ndarray | list | tuple) else Reversed(inputs)
+    """Return the inputs, an array or Blocks, from their last step to their first."""
+    return inputs[::-1] if isinstance(inputs, np.ndarray) else Reversed(inputs.source)
 
 
 class Reversed:

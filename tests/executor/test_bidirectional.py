@@ -129,6 +129,21 @@ def test_every_schedule_gives_the_same_bits_within_its_budget(backend):
                 assert all((a == b).all() for a, b in zip(mine, theirs, strict=True))
 
 
+class Elsewhere:
+    """An array of another library: NumPy can take it, and its dtype is none of NumPy's."""
+
+    dtype = object()
+
+    def __init__(self, array):
+        self.array, self.shape = array, array.shape
+
+    def __getitem__(self, steps):
+        return self.array[steps]
+
+    def __array__(self, dtype=None, copy=None):
+        return self.array
+
+
 class Reader:
     """Inputs that are read by slices alone."""
 
@@ -150,7 +165,8 @@ def test_inputs_as_they_come_and_nothing_is_changed(tmp_path):
         array.flags.writeable = False
     strided = np.repeat(inputs, 2, axis=0)[::2]
     room = np.memmap(tmp_path / "outputs", np.float64, "w+", shape=(T, B, V))
-    for given in (inputs, strided, np.asfortranarray(inputs), Reader(inputs)):
+    layouts = inputs, strided, np.asfortranarray(inputs)
+    for given in (*layouts, inputs.tolist(), Elsewhere(inputs), Reader(inputs)):
         found = mb.bptt_bidirectional(cells, given, head, chosen, states, outputs=room)
         for name in wanted.grads:
             assert (found.grads[name] == wanted.grads[name]).all()
