@@ -13,17 +13,20 @@ Files are .npz or .safetensors by their ending; neither can run code when it is 
 """
 
 import os
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
 from membptt.arrays import from_host, namespace, to_host
-from membptt.cells import GRU, LSTM, RNN, Stack
+from membptt.cells import GRU, LSTM, RNN, Cell, Stack
 from membptt.files import read_arrays, replacing
+from membptt.types import FilePath, Params
 
 KINDS = {1: RNN, 3: GRU, 4: LSTM}  # by the number of gates
 
 
-def to_torch(cell):
+def to_torch(cell: Cell) -> Params:
     """Return a cell's parameters as ``state_dict`` of the PyTorch module has them.
 
     Parameters
@@ -52,7 +55,7 @@ def to_torch(cell):
         raise ValueError(f"cell is {cell!r}; PyTorch's layers are of one kind and one size")
     if type(layers[0]) not in KINDS.values():
         raise ValueError(f"cell is {cell!r}; give an RNN, GRU or LSTM, or a Stack of one of them")
-    found = {}
+    found: Params = {}
     for number, layer in enumerate(layers):
         p = {name: to_host(value) for name, value in layer.params.items()}
         inside = np.zeros_like(p["b"])
@@ -67,7 +70,7 @@ def to_torch(cell):
     return found
 
 
-def from_torch(state_dict, backend="cython"):
+def from_torch(state_dict: Mapping[str, Any], backend: str = "cython") -> Cell:
     """Return the cell with the weights of a PyTorch ``nn.RNN`` (tanh), ``nn.GRU`` or ``nn.LSTM``.
 
     Parameters
@@ -88,7 +91,7 @@ def from_torch(state_dict, backend="cython"):
         If an entry is missing or of another shape, or the module is bidirectional or projects.
     """
     given = {name: on_host(value) for name, value in state_dict.items()}
-    layers = []
+    layers: list[Cell] = []
     while f"weight_ih_l{len(layers)}" in given:
         layers.append(layer_from_torch(given, len(layers), backend))
     if not layers:
@@ -135,7 +138,7 @@ def layer_from_torch(given, number, backend):
     return layer
 
 
-def save_params(path, params):
+def save_params(path: FilePath, params: Params) -> None:
     """Write parameters to a file, whole or not at all.
 
     Parameters
@@ -153,7 +156,9 @@ def save_params(path, params):
         If the file cannot be written; the one of before is still there then.
     """
     library = library_for(path)
-    arrays = {name: np.ascontiguousarray(to_host(value)) for name, value in params.items()}
+    arrays: dict[str, Any] = {
+        name: np.ascontiguousarray(to_host(value)) for name, value in params.items()
+    }
     with replacing(path, "wb") as file:
         if library is np:
             np.savez(file, **arrays)
@@ -161,7 +166,7 @@ def save_params(path, params):
             file.write(library.save(arrays))
 
 
-def load_params(path, params):
+def load_params(path: FilePath, params: Params) -> None:
     """Fill parameters from a file, in place.
 
     Parameters

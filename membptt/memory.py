@@ -19,7 +19,7 @@ for _power, _prefix in enumerate(_PREFIXES, start=1):
 _AMOUNT = re.compile(r"\s*([+-]?(?:\d[\d_,]*)(?:\.\d+)?)\s*([A-Za-z]*)\s*")
 
 
-def parse_bytes(amount, name="memory"):
+def parse_bytes(amount: str | int, name: str = "memory") -> int:
     """Return the number of bytes that `amount` states.
 
     Parameters
@@ -47,8 +47,7 @@ def parse_bytes(amount, name="memory"):
     if not isinstance(amount, str):
         return integer(f"{name} in bytes", amount, minimum=1)
     match = _AMOUNT.fullmatch(amount)
-    factor = _FACTORS.get(match.group(2).upper()) if match else None
-    if factor is None:
+    if match is None or (factor := _FACTORS.get(match.group(2).upper())) is None:
         raise ValueError(
             f"{name} is {amount!r}; give bytes with one of the units B, kB, KiB, MB, MiB, GB, GiB, "
             'for example "2 MiB"'

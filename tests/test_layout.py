@@ -8,6 +8,7 @@ import membptt
 
 ORDER = [
     "_version",
+    "types",
     "checks",
     "arrays",
     "blocks",

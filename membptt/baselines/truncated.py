@@ -15,14 +15,23 @@ import numpy as np
 
 from membptt.arrays import array_module, namespace
 from membptt.blocks import Blocks
+from membptt.cells import Cell
 from membptt.checks import integer
 from membptt.executor.chain import make_chain
 from membptt.executor.plain import views
 from membptt.executor.result import Result, Stats
 from membptt.executor.window import check_finite, check_inputs, check_window
+from membptt.types import Inputs, LossHead, State
 
 
-def truncated_bptt(cell, inputs, head, window, state=None, stride=None):
+def truncated_bptt(
+    cell: Cell,
+    inputs: Inputs,
+    head: LossHead,
+    window: int,
+    state: State | None = None,
+    stride: int | None = None,
+) -> Result:
     """Return the exact loss, and gradients that are cut at the start of every window.
 
     Parameters

@@ -11,6 +11,7 @@ b [G H].
 
 import copy
 import math
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -18,6 +19,7 @@ import numpy as np
 from membptt.arrays import add_rows, array_module, check_backend, from_host, namespace
 from membptt.cells.noise import Noise
 from membptt.checks import check_dtype, integer
+from membptt.types import State
 
 
 class Cell:
@@ -57,19 +59,23 @@ class Cell:
 
     gates = 1
     noise = Noise()
-    hidden_names = ("h",)
-    internal_names = ()
+    hidden_names: tuple[str, ...] = ("h",)
+    internal_names: tuple[str, ...] = ()
+    # By the subclass; see `LSTM` for what they take and give.
+    forward_step: Callable[..., tuple[State, State]]
+    backward_step: Callable[..., State]
+    state_from_internal: Callable[..., State]
 
     def __init__(
         self,
-        input_size,
-        hidden_size,
-        dtype="float32",
-        seed=0,
-        backend="cython",
-        recurrent_dropout=0.0,
-        zoneout=0.0,
-    ):
+        input_size: int,
+        hidden_size: int,
+        dtype: str = "float32",
+        seed: int = 0,
+        backend: str = "cython",
+        recurrent_dropout: float = 0.0,
+        zoneout: float = 0.0,
+    ) -> None:
         self.input_size = integer("input_size", input_size, minimum=1)
         self.hidden_size = integer("hidden_size", hidden_size, minimum=1)
         self.dtype = check_dtype(dtype)
@@ -96,7 +102,7 @@ class Cell:
         """Whether only the cell's own code computes it: no kernels have its options."""
         return self.noise.wanted
 
-    def set_noise(self, draw, first_row=0):
+    def set_noise(self, draw: int | None, first_row: int = 0) -> None:
         """Choose the masks of all noise from now on.
 
         Parameters
@@ -135,7 +141,7 @@ class Cell:
         }
 
     @property
-    def kind(self):
+    def kind(self) -> str:
         """The name of the kind of cell, for people."""
         return type(self).__name__
 
@@ -155,19 +161,19 @@ class Cell:
         """
         return [(batch, self.hidden_size)] * len(self.internal_names)
 
-    def entering(self, internal):
+    def entering(self, internal: State) -> State:
         """Return the hidden state that entered the step, from its internal state: it is a part."""
         return internal[: len(self.hidden_names)]
 
-    def hidden_nbytes(self, batch):
+    def hidden_nbytes(self, batch: int) -> int:
         """Return the bytes of one hidden state: what a step passes to the next."""
         return sum(map(math.prod, self.hidden_shapes(batch))) * self.dtype.itemsize
 
-    def internal_nbytes(self, batch):
+    def internal_nbytes(self, batch: int) -> int:
         """Return the bytes of one internal state: all that the backward of one step reads."""
         return sum(map(math.prod, self.internal_shapes(batch))) * self.dtype.itemsize
 
-    def zero_state(self, batch):
+    def zero_state(self, batch: int) -> State:
         """Return a hidden state of zeros, one array for each of `hidden_names`."""
         xp = array_module(self.backend)
         return tuple(xp.zeros(shape, dtype=self.dtype) for shape in self.hidden_shapes(batch))

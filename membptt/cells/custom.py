@@ -9,13 +9,16 @@ the gradient check can move them. They must be pure: a step is run again, and ha
 same.
 """
 
+from collections.abc import Callable, Mapping
 from math import prod
+from typing import Any
 
 import numpy as np
 
 from membptt.arrays import array_module
 from membptt.cells.base import Cell
 from membptt.checks import check_dtype
+from membptt.types import Array, Params, State
 
 
 class Custom(Cell):
@@ -73,15 +76,15 @@ class Custom(Cell):
 
     def __init__(
         self,
-        forward_step,
-        backward_step,
-        params,
-        input_size,
-        hidden,
-        saved=None,
-        state_after=None,
-        backend="numpy",
-    ):
+        forward_step: Callable[..., Any],
+        backward_step: Callable[..., Any],
+        params: Params,
+        input_size: int,
+        hidden: Mapping[str, Any],
+        saved: Mapping[str, Any] | None = None,
+        state_after: Callable[..., Any] | None = None,
+        backend: str = "numpy",
+    ) -> None:
         if backend not in ("numpy", "cupy"):
             raise ValueError(f"backend is {backend!r}; your own functions run on numpy or cupy")
         self.functions = forward_step, backward_step, state_after
@@ -122,14 +125,14 @@ class Custom(Cell):
         saved = [(batch, *shape) for shape in self.saved.values()]
         return hidden + saved + ([] if self.functions[2] else hidden)
 
-    def forward_step(self, x, state):
+    def forward_step(self, x: Array, state: State) -> tuple[State, State]:
         """Return the hidden state after this step, and its internal state; see `Cell`."""
         after, saved = self.functions[0](self.params, x, state)
         after = self.checked("forward_step", "state", after, self.hidden, len(x))
         saved = self.checked("forward_step", "saved", saved, self.saved, len(x))
         return after, (*state, *saved, *(() if self.functions[2] else after))
 
-    def backward_step(self, x, internal, dstate, grads):
+    def backward_step(self, x: Array, internal: State, dstate: State, grads: Params) -> State:
         """Return the derivative by the entering hidden state; add this step's to `grads`."""
         state, saved = self.parts(internal)
         mine = {name: grads[name] for name in self.params}  # not the head's
@@ -142,7 +145,7 @@ class Custom(Cell):
                 )
         return self.checked("backward_step", "derivative", dprev, self.hidden, len(x))
 
-    def state_from_internal(self, internal):
+    def state_from_internal(self, internal: State) -> State:
         """Return the hidden state after the step, from its internal state."""
         state, saved = self.parts(internal)
         if self.functions[2] is None:

@@ -16,6 +16,7 @@ back to the bit.
 
 from membptt.arrays import namespace
 from membptt.cells.base import Cell, columns, sigmoid
+from membptt.types import Array, Params, State
 
 
 class GRU(Cell):
@@ -32,7 +33,7 @@ class GRU(Cell):
         """Return the shape of each parameter by its name."""
         return super().param_shapes() | {"b_h": (self.hidden_size,)}
 
-    def forward_step(self, x, state):
+    def forward_step(self, x: Array, state: State) -> tuple[State, State]:
         """Return the hidden state after this step, and its internal state.
 
         Parameters
@@ -58,7 +59,9 @@ class GRU(Cell):
         internal = (h_prev, r, z, n, q)
         return self.state_from_internal(internal), internal
 
-    def backward_step(self, x, internal, dstate, grads, dx=None):
+    def backward_step(
+        self, x: Array, internal: State, dstate: State, grads: Params, dx: Array | None = None
+    ) -> State:
         """Return the derivative by the entering hidden state; add this step's to `grads`.
 
         Parameters
@@ -102,7 +105,7 @@ class GRU(Cell):
         da_z = dh * (h_prev - n) * z * (1 - z)
         return (da_r, da_z, da_n, da_n * r), dh * z
 
-    def state_from_internal(self, internal):
+    def state_from_internal(self, internal: State) -> State:
         """Return the hidden state after the step, from its internal state: no product."""
         h_prev, _, z, n, _ = internal
         h = n + z * (h_prev - n)

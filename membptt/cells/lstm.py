@@ -11,6 +11,7 @@ Hidden state: (h, c), 2H numbers a row. Internal state: h_prev, c_prev, i, f, g,
 
 from membptt.arrays import namespace
 from membptt.cells.base import Cell, columns, sigmoid
+from membptt.types import Array, Params, State
 
 
 class LSTM(Cell):
@@ -20,7 +21,7 @@ class LSTM(Cell):
     hidden_names = ("h", "c")
     internal_names = ("h_prev", "c_prev", "i", "f", "g", "o")
 
-    def forward_step(self, x, state):
+    def forward_step(self, x: Array, state: State) -> tuple[State, State]:
         """Return the hidden state after this step, and its internal state.
 
         Parameters
@@ -46,7 +47,9 @@ class LSTM(Cell):
         internal = (h_prev, c_prev, i, f, g, o)
         return self.state_from_internal(internal), internal
 
-    def backward_step(self, x, internal, dstate, grads, dx=None):
+    def backward_step(
+        self, x: Array, internal: State, dstate: State, grads: Params, dx: Array | None = None
+    ) -> State:
         """Return the derivative by the entering hidden state; add this step's to `grads`.
 
         Parameters
@@ -87,7 +90,7 @@ class LSTM(Cell):
         da_o = dh * tanh_c * o * (1 - o)
         return xp.concat((da_i, da_f, da_g, da_o), axis=1), dc * f
 
-    def state_from_internal(self, internal):
+    def state_from_internal(self, internal: State) -> State:
         """Return the hidden state after the step, from its internal state: no product."""
         h_prev, c_prev, i, f, g, o = internal
         c = f * c_prev + i * g

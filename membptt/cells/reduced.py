@@ -29,6 +29,7 @@ from membptt.cells.lstm import LSTM
 from membptt.cells.packing import FORMATS, ROWS, SIGNED, UNIT, decode, encode, layout
 from membptt.cells.rnn import RNN
 from membptt.cells.stack import Stack
+from membptt.types import Array, Params, State
 
 # What is kept reduced of each kind's internal state, and what is known of its values.
 KEPT = {
@@ -90,7 +91,7 @@ class Reduced(Cell):
 
     own_code = True
 
-    def __init__(self, cell, internal):
+    def __init__(self, cell: Cell, internal: str) -> None:
         if isinstance(cell, Stack):
             raise TypeError(
                 f"cell is {cell!r}; reduce its layers: mb.Stack([mb.Reduced(layer, ...), ...])"
@@ -166,7 +167,7 @@ class Reduced(Cell):
         """Return type and width of the arrays that stand in the last one of an internal state."""
         return layout(self.internal, self.kept.values(), self.hidden_size, self.dtype)
 
-    def forward_step(self, x, state):
+    def forward_step(self, x: Array, state: State) -> tuple[State, State]:
         """Return the hidden state after this step, and its internal state, reduced.
 
         Parameters
@@ -184,7 +185,9 @@ class Reduced(Cell):
         after, internal = self.cell.forward_step(x, state)
         return after, (*after, self.packed(internal))
 
-    def backward_step(self, x, internal, dstate, grads, dx=None):
+    def backward_step(
+        self, x: Array, internal: State, dstate: State, grads: Params, dx: Array | None = None
+    ) -> State:
         """Return the derivative by the entering hidden state; add this step's to `grads`.
 
         Parameters
@@ -202,7 +205,7 @@ class Reduced(Cell):
         more = {} if dx is None else {"dx": dx}
         return self.cell.backward_step(x, self.unpacked(internal), dstate, grads, **more)
 
-    def state_from_internal(self, internal):
+    def state_from_internal(self, internal: State) -> State:
         """Return the hidden state after the step: it is a part of its internal state."""
         return tuple(internal[: len(self.hidden_names)])
 

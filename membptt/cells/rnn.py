@@ -9,6 +9,7 @@ Hidden state: h, H numbers a row. Internal state: h_prev and h, 2H numbers, so Î
 
 from membptt.arrays import namespace
 from membptt.cells.base import Cell
+from membptt.types import Array, Params, State
 
 
 class RNN(Cell):
@@ -18,7 +19,7 @@ class RNN(Cell):
     hidden_names = ("h",)
     internal_names = ("h_prev", "h")
 
-    def forward_step(self, x, state):
+    def forward_step(self, x: Array, state: State) -> tuple[State, State]:
         """Return the hidden state after this step, and its internal state.
 
         Parameters
@@ -38,7 +39,9 @@ class RNN(Cell):
         h = namespace(a).tanh(a)
         return self.noise.zoned((h_prev,), (h,)), (h_prev, h)
 
-    def backward_step(self, x, internal, dstate, grads, dx=None):
+    def backward_step(
+        self, x: Array, internal: State, dstate: State, grads: Params, dx: Array | None = None
+    ) -> State:
         """Return the derivative by the entering hidden state; add this step's to `grads`.
 
         Parameters
@@ -72,7 +75,7 @@ class RNN(Cell):
         (dh,) = self.noise.through(dstate)
         return dh * (1 - h * h)  # tanh'(a) = 1 - tanhÂ²(a)
 
-    def state_from_internal(self, internal):
+    def state_from_internal(self, internal: State) -> State:
         """Return the hidden state after the step, from its internal state: no product."""
         h_prev, h = internal
         return self.noise.zoned((h_prev,), (h,))

@@ -11,7 +11,7 @@ passes dx = da W_xᵀ to the dh of the layer beneath.
 """
 
 import copy
-from collections.abc import MutableMapping
+from collections.abc import MutableMapping, Sequence
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -22,6 +22,7 @@ from membptt.cells.base import Cell
 from membptt.cells.custom import Custom
 from membptt.cells.noise import Noise
 from membptt.checks import integer
+from membptt.types import Array, Params, State
 
 
 class Stack(Cell):
@@ -58,7 +59,7 @@ class Stack(Cell):
     (('h1', 'c1', 'h0'), 128, 512)
     """
 
-    def __init__(self, layers, dropout=0.0, seed=0):
+    def __init__(self, layers: Sequence[Cell], dropout: float = 0.0, seed: int = 0) -> None:
         layers = list(layers)
         check_layers(layers)
         self.noise = Noise(dropout=dropout, seed=integer("seed", seed, minimum=0))
@@ -186,7 +187,7 @@ class Stack(Cell):
         """Return the shape of each array of an internal state, the top layer's first."""
         return [shape for layer in self.layers[::-1] for shape in layer.internal_shapes(batch)]
 
-    def forward_step(self, x, state):
+    def forward_step(self, x: Array, state: State) -> tuple[State, State]:
         """Return the hidden state after this step, and its internal state.
 
         Parameters
@@ -201,7 +202,8 @@ class Stack(Cell):
         state, internal : tuple of arrays
             As `hidden_names` and `internal_names`.
         """
-        states, internals = [], []
+        states: list[State] = []
+        internals: list[State] = []
         befores = self.parts(state, "hidden_names")
         for number, (layer, before) in enumerate(zip(self.layers, befores, strict=True)):
             if number > 0:
@@ -211,7 +213,9 @@ class Stack(Cell):
             internals.append(internal)
         return joined(states), joined(internals)
 
-    def backward_step(self, x, internal, dstate, grads, dx=None):
+    def backward_step(
+        self, x: Array, internal: State, dstate: State, grads: Params, dx: Array | None = None
+    ) -> State:
         """Return the derivative by the entering hidden state; add this step's to `grads`.
 
         Parameters
@@ -247,7 +251,7 @@ class Stack(Cell):
                 dstates[number - 1] = (dh + self.noise.between(by_input, number), *others)
         return joined(dstates)
 
-    def state_from_internal(self, internal):
+    def state_from_internal(self, internal: State) -> State:
         """Return the hidden state after the step, from its internal state: no product."""
         internals = self.parts(internal, "internal_names")
         return joined(

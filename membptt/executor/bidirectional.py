@@ -16,22 +16,33 @@ The gradients are those of the whole network, for one forward sweep more than tw
 """
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
+from typing import Any
 
 import numpy as np
 
 from membptt.arrays import all_finite, array_module, namespace
+from membptt.cells import Cell
 from membptt.executor.evaluate import hidden_states
 from membptt.executor.executor import Executor
 from membptt.executor.result import Result, Stats
 from membptt.executor.window import check_cell, check_inputs, check_window, raise_not_finite
+from membptt.schedules import Schedule
+from membptt.types import Array, Inputs, State
 
 DIRECTIONS = "forward", "backward"
 
 
 def bptt_bidirectional(
-    cells, inputs, head, schedule, state=(None, None), outputs=None, threads=None
-):
+    cells: Sequence[Cell],
+    inputs: Inputs,
+    head: Any,
+    schedule: Schedule | Sequence[Schedule],
+    state: Sequence[State | None] = (None, None),
+    outputs: Array | None = None,
+    threads: int | None = None,
+) -> Result:
     """Back-propagate through a network that reads the sequence in both directions.
 
     Parameters
@@ -73,10 +84,9 @@ def bptt_bidirectional(
     every schedule.
     """
     started = time.perf_counter()
-    cells, schedules = pair("cells", cells), schedule
-    if not isinstance(schedule, tuple | list):
-        schedules = schedule, schedule
-    schedules, states = pair("schedule", schedules), pair("state", state)
+    cells, states = pair("cells", cells), pair("state", state)
+    both = schedule if isinstance(schedule, tuple | list) else (schedule, schedule)
+    schedules = pair("schedule", both)
     check_alike(cells)
     checked = [check_inputs(cell, inputs) for cell in cells]
     steps, batch = checked[0].shape[:2]

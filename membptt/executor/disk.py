@@ -11,11 +11,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from membptt.arrays import array_module
+from membptt.cells import Cell
 from membptt.executor._spill import Spill, spill_file
 from membptt.executor.measure import forward_seconds
 from membptt.memory import parse_bytes
-from membptt.schedules import schedule
+from membptt.schedules import Schedule, schedule
 from membptt.solver.disk import shortest_interval
+from membptt.types import FilePath
 
 SAMPLE = 8 * 2**20  # bytes written and read to measure a folder
 TRANSFERS = 64  # written and read to measure what a transfer takes at least
@@ -119,7 +121,15 @@ def folder_rates(folder):
     return SAMPLE / (written - started), SAMPLE / (ended - begun)
 
 
-def disk_schedule(steps, memory, cell, batch, folder, disk_budget=None, speed=None):
+def disk_schedule(
+    steps: int,
+    memory: str | int,
+    cell: Cell,
+    batch: int,
+    folder: FilePath | None,
+    disk_budget: str | int | None = None,
+    speed: DiskSpeed | None = None,
+) -> tuple[Schedule, DiskSpeed]:
     """Plan strategy disk for a cell on this machine and a folder.
 
     Parameters

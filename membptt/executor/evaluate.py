@@ -9,14 +9,18 @@ nowhere.
 import numpy as np
 
 from membptt.arrays import array_module, to_host
+from membptt.cells import Cell
 from membptt.executor.chain import NoHead, make_chain
 from membptt.executor.plain import views
 from membptt.executor.stream import Team
 from membptt.executor.window import check_finite, check_inputs, check_window
 from membptt.kernels.threads import useful_threads
+from membptt.types import Inputs, LossHead, State
 
 
-def evaluate(cell, inputs, head, state=None):
+def evaluate(
+    cell: Cell, inputs: Inputs, head: LossHead, state: State | None = None
+) -> tuple[float, State]:
     """Return the loss of a window and the hidden state after it, in memory independent of T.
 
     Parameters

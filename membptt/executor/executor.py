@@ -10,8 +10,9 @@ import threading
 import time
 
 from membptt.arrays import array_module
+from membptt.cells import Cell
 from membptt.checks import integer
-from membptt.executor import _executor, _lookahead, readable
+from membptt.executor import _executor, _lookahead, readable  # type: ignore[attr-defined]
 from membptt.executor._spill import Spill
 from membptt.executor.arena import Arena, SlotArena
 from membptt.executor.chain import make_chain, runs_compiled
@@ -28,6 +29,7 @@ from membptt.kernels._sums import Sums
 from membptt.kernels.threads import thread_count, useful_threads
 from membptt.memory import Ledger
 from membptt.schedules import ChainSchedule, Schedule
+from membptt.types import FilePath, Inputs, LossHead, State
 
 # Strategies that run on the host alone, and why.
 HOST_ONLY = {
@@ -78,17 +80,17 @@ class Executor:
 
     def __init__(
         self,
-        cell,
-        schedule,
-        batch,
-        record=False,
-        threads=None,
-        step_through=False,
-        disk=None,
-        disk_rate=0.0,
-        verify=False,
-        input_grads=False,
-    ):
+        cell: Cell,
+        schedule: Schedule | ChainSchedule,
+        batch: int,
+        record: bool = False,
+        threads: int | None = None,
+        step_through: bool = False,
+        disk: FilePath | None = None,
+        disk_rate: float = 0.0,
+        verify: bool = False,
+        input_grads: bool = False,
+    ) -> None:
         check_cell(cell)
         if not isinstance(schedule, Schedule | ChainSchedule):
             raise TypeError(
@@ -115,7 +117,7 @@ class Executor:
         self.chain = self.fitted = None
         self.free = threading.Lock()  # one run at a time: the arena and the chain are its own
 
-    def run(self, inputs, head, state=None):
+    def run(self, inputs: Inputs, head: LossHead, state: State | None = None) -> Result:
         """Back-propagate through one window.
 
         Parameters
@@ -242,16 +244,16 @@ class Executor:
 
 
 def bptt(
-    cell,
-    inputs,
-    head,
-    schedule,
-    state=None,
-    record=False,
-    threads=None,
-    verify=False,
-    input_grads=False,
-):
+    cell: Cell,
+    inputs: Inputs,
+    head: LossHead,
+    schedule: Schedule | ChainSchedule,
+    state: State | None = None,
+    record: bool = False,
+    threads: int | None = None,
+    verify: bool = False,
+    input_grads: bool = False,
+) -> Result:
     """Back-propagate through time under `schedule`: the gradients of full BPTT, to the bit.
 
     Parameters

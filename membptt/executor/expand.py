@@ -10,18 +10,21 @@ import time
 import numpy as np
 
 from membptt.arrays import array_module, synchronize
+from membptt.cells import Cell
 from membptt.executor.chain import NoHead, make_chain
 from membptt.executor.plain import HIDDEN, INITIAL
 from membptt.executor.stream import Team
 from membptt.kernels.threads import useful_threads
-from membptt.schedules import schedule
+from membptt.schedules import Schedule, schedule
 from membptt.solver.expand import MOST_STEPS, ExpandCost
 
 SHORT = 4  # steps of the short blocks
 ROUNDS = 15
 
 
-def expand_schedule(steps, memory, cell, batch=1, cost=None):
+def expand_schedule(
+    steps: int, memory: str | int, cell: Cell, batch: int = 1, cost: ExpandCost | None = None
+) -> tuple[Schedule, ExpandCost]:
     """Plan strategy expand for what expansions cost on this machine.
 
     Parameters

@@ -4,6 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from membptt.types import Array, Params, State
+
 
 @dataclass(frozen=True)
 class Stats:
@@ -49,7 +51,7 @@ class Stats:
     outputs_bytes: int = 0
 
     @property
-    def disk_hidden_fraction(self):
+    def disk_hidden_fraction(self) -> float:
         """The share of the transfers' time that the run did not wait for; 1 without transfers."""
         if self.disk_busy_seconds == 0:
             return 1.0
@@ -80,10 +82,10 @@ class Result:
     """
 
     loss: float
-    grads: dict
-    state: tuple
-    state_grad: tuple
+    grads: Params
+    state: State
+    state_grad: State
     stats: Stats
     trace: np.ndarray | None = None
     transfers: np.ndarray | None = None
-    input_grads: object = None
+    input_grads: Array | None = None

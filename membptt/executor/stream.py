@@ -12,11 +12,15 @@ afterwards). Nothing else does.
 """
 
 import time
+from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from membptt.arrays import array_module
-from membptt.executor import _executor, readable
+from membptt.cells import Cell
+from membptt.executor import _executor, readable  # type: ignore[attr-defined]
 from membptt.executor.arena import HiddenSlots
 from membptt.executor.chain import device_peak, make_chain, runs_compiled
 from membptt.executor.result import Result, Stats
@@ -24,11 +28,20 @@ from membptt.executor.window import check_finite, check_inputs, check_window
 from membptt.kernels.threads import useful_threads
 from membptt.memory import parse_bytes
 from membptt.schedules.online import OnlineSchedule
+from membptt.types import State
 
 SHARED_STEPS = 16  # fewer steps at once are not worth starting threads for
 
 
-def bptt_stream(cell, stream, head, memory, state=None, record=False, threads=None):
+def bptt_stream(
+    cell: Cell,
+    stream: Iterable[tuple[ArrayLike, ArrayLike]],
+    head: Any,
+    memory: str | int,
+    state: State | None = None,
+    record: bool = False,
+    threads: int | None = None,
+) -> Result:
     """Back-propagate through a stream of unknown length: the gradients of full BPTT, to the bit.
 
     Parameters

@@ -11,11 +11,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from membptt.arrays import to_host
+from membptt.cells import Cell
 from membptt.cells.reduced import exact, is_reduced
 from membptt.executor.executor import bptt
 from membptt.executor.window import check_cell, check_inputs
 from membptt.oracle.full import full_bptt
 from membptt.schedules import schedule
+from membptt.types import Inputs, LossHead, State
 
 
 @dataclass(frozen=True)
@@ -38,7 +40,13 @@ class GradientError:
         return f"gradient error {self.total:.1e} ({each})"
 
 
-def gradient_error(cell, inputs, head, state=None, memory=None):
+def gradient_error(
+    cell: Cell,
+    inputs: Inputs,
+    head: LossHead,
+    state: State | None = None,
+    memory: int | None = None,
+) -> GradientError:
     """Measure the error of the gradients that reduced internal states give.
 
     Runs the window twice: with the cell, and with the exact one that it is made from, on the same

@@ -15,10 +15,13 @@ import numpy as np
 
 from membptt.arrays import array_module, from_host, namespace, to_host
 from membptt.blocks import sequence
+from membptt.cells import Cell
 from membptt.checks import integer
 from membptt.executor.executor import bptt
 from membptt.executor.window import check_cell
 from membptt.oracle.full import full_bptt
+from membptt.schedules import Schedule
+from membptt.types import Array, Inputs, LossHead, State
 
 SHIFT = 2.0**-9
 TOLERANCE = 1e-6
@@ -51,7 +54,7 @@ class Row:
     numeric: float
 
     @property
-    def ok(self):
+    def ok(self) -> bool:
         """Whether the difference is within the tolerance; a NaN is not."""
         return self.difference <= TOLERANCE
 
@@ -80,12 +83,12 @@ class GradientReport:
     rows: tuple
 
     @property
-    def ok(self):
+    def ok(self) -> bool:
         """Whether every parameter is within the tolerance."""
         return all(row.ok for row in self.rows)
 
     @property
-    def max_difference(self):
+    def max_difference(self) -> float:
         """The largest relative difference of all."""
         return max(row.difference for row in self.rows)
 
@@ -94,7 +97,15 @@ class GradientReport:
         return "\n".join(row.line(width) for row in self.rows)
 
 
-def check_gradients(cell, inputs=None, head=None, schedule=None, state=None, samples=None, seed=0):
+def check_gradients(
+    cell: Cell,
+    inputs: Inputs | None = None,
+    head: LossHead | None = None,
+    schedule: Schedule | None = None,
+    state: State | None = None,
+    samples: int | None = None,
+    seed: int = 0,
+) -> GradientReport:
     """Compare a cell's gradients with central differences, in float64.
 
     Parameters
@@ -161,7 +172,9 @@ def check_gradients(cell, inputs=None, head=None, schedule=None, state=None, sam
     )
 
 
-def check_step(cell, x=None, state=None, seed=0):
+def check_step(
+    cell: Cell, x: Array | None = None, state: State | None = None, seed: int = 0
+) -> GradientReport:
     """Compare one backward step with differences, term by term, in float64.
 
     A fault in a long sequence spreads to everything before it. Here each array that leaves the

@@ -11,12 +11,20 @@ import time
 import numpy as np
 
 from membptt.arrays import array_module
+from membptt.cells import Cell
 from membptt.executor.chain import device_peak, make_chain
 from membptt.executor.result import Result, Stats
 from membptt.executor.window import check_finite, check_inputs, check_window, room_for_input_grads
+from membptt.types import Inputs, LossHead, State
 
 
-def full_bptt(cell, inputs, head, state=None, input_grads=False):
+def full_bptt(
+    cell: Cell,
+    inputs: Inputs,
+    head: LossHead,
+    state: State | None = None,
+    input_grads: bool = False,
+) -> Result:
     """Back-propagate with everything stored.
 
     Parameters

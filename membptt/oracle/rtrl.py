@@ -25,15 +25,17 @@ import time
 import numpy as np
 
 from membptt.blocks import sequence
+from membptt.cells import Cell
 from membptt.cells.reduced import is_reduced
 from membptt.executor.result import Result, Stats
 from membptt.executor.window import check_cell, check_finite, check_inputs, check_window
 from membptt.oracle.differences import bound_in_double, in_double
+from membptt.types import Array, Inputs, LossHead, State
 
 EPSILON = 2.0**-200  # its square is lost beside any number; a power of two divides exactly
 
 
-def rtrl(cell, inputs, head, state=None):
+def rtrl(cell: Cell, inputs: Inputs, head: LossHead, state: State | None = None) -> Result:
     """Return loss and gradients by forward-mode differentiation, in float64.
 
     Parameters
@@ -74,13 +76,13 @@ def rtrl(cell, inputs, head, state=None):
     inputs = np.asarray(sequence("inputs", inputs))
     if inputs.dtype.kind == "f":
         inputs = inputs.astype(np.float64)
-    inputs = check_inputs(cell, inputs)
+    window: Array = check_inputs(cell, inputs)
     if hasattr(head, "head"):
         head = bound_in_double(head)
-    steps, batch = inputs.shape[:2]
+    steps, batch = window.shape[:2]
     if state is not None:
         state = tuple(np.array(array, np.float64) for array in state)
-    initial = check_window(cell, inputs, head, state, steps, batch)
+    initial = check_window(cell, window, head, state, steps, batch)
 
     params = cell.params
     sensitivities = Sensitivities(cell, batch)
@@ -89,7 +91,7 @@ def rtrl(cell, inputs, head, state=None):
     loss, bad_step = 0.0, 0
     state = initial
     for step in range(1, steps + 1):
-        x = inputs[step - 1]
+        x = window[step - 1]
         sensitivities.advance(step, x, state)
         state, _ = cell.at(step).forward_step(x, state)
         share, dh = head.forward_backward(step, np.array(state[0]), grads)
@@ -97,7 +99,7 @@ def rtrl(cell, inputs, head, state=None):
         if not np.isfinite(share) and not bad_step:
             bad_step = step
         sensitivities.add_gradients(dh, grads, state_grad)
-    check_finite(cell, inputs, head, initial, bad_step, grads)
+    check_finite(cell, window, head, initial, bad_step, grads)
     forwards = steps * (1 + len(sensitivities.directions))
     seconds = time.perf_counter() - started
     nbytes = sensitivities.nbytes

@@ -186,6 +186,20 @@ class Expand(_Segment):
     code: ClassVar[int] = EXPAND
 
 
+Action = (
+    Advance
+    | AdvanceSaveHidden
+    | AdvanceSaveInternal
+    | Restore
+    | Backward
+    | Free
+    | Store
+    | Prefetch
+    | Fetch
+    | Drop
+    | Expand
+)
+
 _BY_CODE = [
     Advance,
     AdvanceSaveHidden,

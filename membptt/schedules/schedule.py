@@ -1,22 +1,26 @@
 """Schedules: ordered actions for one training iteration, as immutable values."""
 
 import json
+from collections.abc import Iterator
 from functools import cached_property
+from typing import Self
 
 import numpy as np
 
+from membptt.cells import Cell
 from membptt.checks import integer
 from membptt.files import replacing
 from membptt.memory import Units, parse_bytes
 from membptt.schedules._emit import DiskEmitter, Emitter, Meter
-from membptt.schedules.actions import from_row
+from membptt.schedules.actions import Action, from_row
 from membptt.schedules.lookahead import rows as lookahead_rows
-from membptt.schedules.replay import Machine, ReplayError, replay
+from membptt.schedules.replay import Machine, Replayed, ReplayError, replay
 from membptt.solver._solver import FullRule
 from membptt.solver.disk import Intervals
 from membptt.solver.expand import ExpandCost
 from membptt.solver.lookahead import Segments
 from membptt.solver.strategies import STRATEGIES, Sizes, check_length, find_strategy, plan
+from membptt.types import FilePath
 
 FORMAT = "membptt schedule 1"
 HEAD = ("steps", "strategy", "hidden", "internal", "unit", "budget", "units")
@@ -170,13 +174,13 @@ class Schedule:
         return self._rule.buffers if self.intervals is not None else 0
 
     @property
-    def disk_bytes(self):
+    def disk_bytes(self) -> int:
         """What the hidden states on disk take, in `unit`, without their checksums."""
         if self.intervals is None:
             return 0
         return max(0, self.intervals.count - 2) * self.hidden
 
-    def __iter__(self):
+    def __iter__(self) -> Iterator[Action]:
         for chunk in self.codes():
             for row in chunk.tolist():
                 yield from_row(*row)
@@ -191,21 +195,21 @@ class Schedule:
             meter.feed(chunk)
         return meter
 
-    def __len__(self):
+    def __len__(self) -> int:
         return self._sums.rows
 
     @property
-    def expansions(self):
+    def expansions(self) -> int:
         """How many blocks of steps are expanded, each at once."""
         return self._sums.expansions
 
     @property
-    def expanded_steps(self):
+    def expanded_steps(self) -> int:
         """Steps whose internal states come from expansions and not from a forward step."""
         return self._sums.expanded_steps
 
     @property
-    def peak_bytes(self):
+    def peak_bytes(self) -> int:
         """Most that the saved states take at any action, in `unit`, buffers for disk included."""
         return self._sums.peak + self.buffers * self.hidden
 
@@ -214,16 +218,16 @@ class Schedule:
         return self._metered(hidden, internal).peak + self.buffers * hidden
 
     @property
-    def full_bytes(self):
+    def full_bytes(self) -> int:
         """What full BPTT saves, in `unit`: T internal states."""
         return self.steps * self.internal
 
     @property
-    def saved_fraction(self):
+    def saved_fraction(self) -> float:
         """Share of full BPTT's memory that is not needed."""
         return 1 - self.peak_bytes / self.full_bytes
 
-    def time_factor(self, backward_ratio=2.0):
+    def time_factor(self, backward_ratio: float = 2.0) -> float:
         """Return the predicted time of an iteration over that of full BPTT.
 
         Parameters
@@ -244,7 +248,7 @@ class Schedule:
             cost += self.expand_cost.total(self.expansions, self.expanded_steps)
         return (cost / self.steps + backward_ratio) / (1 + backward_ratio)
 
-    def replay(self):
+    def replay(self) -> Replayed:
         """Prove the schedule legal and within its budget; see `membptt.schedules.replay`."""
         return replay(
             self, self.steps, self.hidden, self.internal, self.budget, self.lanes, self.buffers
@@ -293,7 +297,7 @@ class Schedule:
             f"budget {self.budget} {self.unit}>"
         )
 
-    def save(self, path):
+    def save(self, path: FilePath) -> None:
         """Write the schedule as JSON, one action per line; see `load`."""
         head = {"format": FORMAT} | {name: getattr(self, name) for name in HEAD}
         if self.intervals is not None:
@@ -312,7 +316,7 @@ class Schedule:
             file.write("\n]}\n")
 
     @classmethod
-    def load(cls, path):
+    def load(cls, path: FilePath) -> Self:
         """Read a schedule that `save` wrote, and replay it.
 
         Raises
@@ -399,8 +403,14 @@ def _of_plan(planned, steps, strategy, sizes, unit, budget, units):
 
 
 def schedule(
-    steps, memory, strategy="optimal", cell=None, batch=1, interval=None, expand_cost=None
-):
+    steps: int,
+    memory: str | int | Units,
+    strategy: str = "optimal",
+    cell: Cell | None = None,
+    batch: int = 1,
+    interval: int | None = None,
+    expand_cost: ExpandCost | None = None,
+) -> Schedule:
     """Plan one training iteration within a memory budget.
 
     Parameters

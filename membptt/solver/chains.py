@@ -14,7 +14,7 @@ import numpy as np
 
 from membptt.checks import integer
 from membptt.memory import format_bytes
-from membptt.solver import _chains
+from membptt.solver import _chains  # type: ignore[attr-defined]
 from membptt.solver.strategies import TABLE_LIMIT
 
 MOST_UNITS = 256  # a finer grid costs more time than it saves forward steps

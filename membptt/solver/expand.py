@@ -44,7 +44,7 @@ class ExpandCost:
             if not 0 <= value < float("inf"):
                 raise ValueError(f"{name} is {value}; give a number of at least 0")
 
-    def of(self, steps):
+    def of(self, steps: int) -> float:
         """Return the price of one expansion of `steps` steps."""
         return self.prices(steps)[-1] / TICKS
 

@@ -590,7 +590,7 @@ def plan(steps, units, strategy, sizes, **options):
     return planned
 
 
-def forward_steps(steps, units, strategy, alpha=1):
+def forward_steps(steps: int, units: int, strategy: str, alpha: int = 1) -> int:
     """Return how many forward steps the best schedule of a strategy runs.
 
     Parameters

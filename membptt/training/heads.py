@@ -17,13 +17,16 @@ Letters of shapes: T steps, B batch, H hidden units, V classes or outputs.
 """
 
 import math
+from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from membptt.arrays import array_module, check_backend, from_host, namespace
 from membptt.blocks import sequence
 from membptt.checks import check_dtype, check_tokens, integer
 from membptt.feed import Feed
+from membptt.types import Array, Inputs, Params
 
 
 class Head:
@@ -42,7 +45,16 @@ class Head:
         Where the parameters are: on a GPU for "cupy", as those of a cell with this backend.
     """
 
-    def __init__(self, hidden_size, outputs, dtype="float32", seed=0, backend="cython"):
+    target_axes: tuple[str, ...]  # by the subclass: those of targets
+
+    def __init__(
+        self,
+        hidden_size: int,
+        outputs: int,
+        dtype: str = "float32",
+        seed: int = 0,
+        backend: str = "cython",
+    ) -> None:
         self.hidden_size = integer("hidden_size", hidden_size, minimum=1)
         self.outputs = integer("outputs", outputs, minimum=1)
         self.dtype = check_dtype(dtype)
@@ -57,7 +69,7 @@ class Head:
             "b_y": xp.zeros(self.outputs, dtype=self.dtype),
         }
 
-    def with_targets(self, targets, mask=None):
+    def with_targets(self, targets: Inputs, mask: Inputs | None = None) -> "BoundHead":
         """Return this head bound to the targets of one window.
 
         Parameters
@@ -78,7 +90,7 @@ class Head:
         mask = None if mask is None else sequence("mask", mask)
         return BoundHead(self, targets, mask)
 
-    def at_last(self, targets, steps):
+    def at_last(self, targets: ArrayLike, steps: ArrayLike) -> "BoundHead":
         """Return this head bound to one target a sequence, at its last step.
 
         Parameters
@@ -215,7 +227,7 @@ class BoundHead:
         target, scored = self.targets[0 if self.ends is not None else step - 1], self.scored(step)
         return target if scored is None else target[scored]
 
-    def forward_backward(self, step, h, grads):
+    def forward_backward(self, step: int, h: Array, grads: Params) -> tuple[Any, Array]:
         """Return step's share of the loss and its derivative by h; add to `grads`.
 
         Parameters

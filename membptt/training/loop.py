@@ -12,17 +12,22 @@ import statistics
 import time
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from membptt.arrays import all_finite, from_host, namespace, to_host
+from membptt.cells import Cell
 from membptt.cells.reduced import exact, is_reduced
 from membptt.checks import positive
 from membptt.executor import Executor
-from membptt.oracle.approximation import gradient_error
-from membptt.training.corpus import Windows
-from membptt.training.optimizers import clip_by_norm
+from membptt.oracle.approximation import GradientError, gradient_error
+from membptt.schedules import Schedule
+from membptt.training.corpus import Corpus, Windows
+from membptt.training.heads import SoftmaxHead
+from membptt.training.optimizers import Optimizer, clip_by_norm
 from membptt.training.parallel import Parts
+from membptt.types import FilePath
 
 TRACED = 2  # updates under the meter: the second one reuses all that the first one allocated
 
@@ -57,7 +62,7 @@ class Update:
     seconds: float
 
     @property
-    def bits(self):
+    def bits(self) -> float:
         """The loss in bits a character."""
         return self.loss / math.log(2)
 
@@ -115,17 +120,17 @@ class Trainer:
 
     def __init__(
         self,
-        cell,
-        head,
-        schedule,
-        corpus,
-        optimizer,
-        batch,
-        clip=1.0,
-        meter=None,
-        disk=None,
-        parts=None,
-    ):
+        cell: Cell,
+        head: SoftmaxHead,
+        schedule: Schedule,
+        corpus: Corpus,
+        optimizer: Optimizer,
+        batch: int,
+        clip: float = 1.0,
+        meter: Any = None,
+        disk: FilePath | None = None,
+        parts: Parts | None = None,
+    ) -> None:
         for name, size in (("input_size", cell.input_size), ("head's outputs", head.outputs)):
             if size != len(corpus.alphabet):
                 raise ValueError(
@@ -145,16 +150,17 @@ class Trainer:
         self.cell.set_noise(None)
         self.updates = self.position = 0
         self.state = self.zero_state()
-        self.last = self.loss_first = self.loss_last = None
-        self.seconds = []
-        self.gradient_errors = []
+        self.last: Update | None = None
+        self.loss_first = self.loss_last = None
+        self.seconds: list[float] = []
+        self.gradient_errors: list[GradientError] = []
         self.arena_peak_bytes = None
         self.stats = None
         self.ledger = self.executor.ledger
         if self.ledger is not None:
             self.ledger.hold("moments", optimizer.nbytes)
 
-    def update(self):
+    def update(self) -> Update:
         """Train on the next window.
 
         Returns

@@ -13,11 +13,13 @@ gradients give equal parameters to the bit.
 """
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 
 from membptt.arrays import from_host, namespace
 from membptt.checks import fraction, positive
+from membptt.types import Params
 
 # Elements at a time. On the host they and their moments stay in the first caches; on a device more
 # at once keep it busy, and what they take besides stays small: `scratch_nbytes`.
@@ -43,9 +45,10 @@ class Optimizer:
         What is kept between updates, by its name in the formulas and then like `params`.
     """
 
-    moment_names = ()
+    moment_names: tuple[str, ...] = ()
+    move: Callable[..., None]  # by the subclass: (rate, parameter, gradient, *moments), in place
 
-    def __init__(self, params, learning_rate):
+    def __init__(self, params: Params, learning_rate: float | Callable[[int], float]) -> None:
         if not callable(learning_rate):
             learning_rate = positive("learning_rate", learning_rate)
         for name, value in params.items():
@@ -53,17 +56,17 @@ class Optimizer:
                 raise ValueError(f"parameter {name} is not C-contiguous; give a copy of it")
         self.learning_rate = learning_rate
         self.params = params
-        self.moments = {
+        self.moments: dict[str, Params] = {
             moment: {name: namespace(value).zeros_like(value) for name, value in params.items()}
             for moment in self.moment_names
         }
         self.updates = 0
 
-    def rate(self, number):
+    def rate(self, number: int) -> float:
         """Return the learning rate of update `number`."""
         return self.learning_rate(number) if callable(self.learning_rate) else self.learning_rate
 
-    def step(self, grads):
+    def step(self, grads: Params) -> None:
         """Move every parameter against its gradient.
 
         Parameters
@@ -143,7 +146,12 @@ class SGD(Optimizer):
 
     moment_names = ("v",)
 
-    def __init__(self, params, learning_rate=0.02, momentum=0.9):
+    def __init__(
+        self,
+        params: Params,
+        learning_rate: float | Callable[[int], float] = 0.02,
+        momentum: float = 0.9,
+    ) -> None:
         super().__init__(params, learning_rate)
         self.momentum = fraction("momentum", momentum)
 
@@ -179,7 +187,14 @@ class Adam(Optimizer):
 
     moment_names = ("m", "v")
 
-    def __init__(self, params, learning_rate=0.002, beta1=0.9, beta2=0.999, epsilon=1e-8):
+    def __init__(
+        self,
+        params: Params,
+        learning_rate: float | Callable[[int], float] = 0.002,
+        beta1: float = 0.9,
+        beta2: float = 0.999,
+        epsilon: float = 1e-8,
+    ) -> None:
         super().__init__(params, learning_rate)
         self.beta1 = fraction("beta1", beta1)
         self.beta2 = fraction("beta2", beta2)
@@ -234,19 +249,19 @@ class AdamW(Adam):
 
     def __init__(
         self,
-        params,
-        learning_rate=0.002,
-        weight_decay=0.01,
-        beta1=0.9,
-        beta2=0.999,
-        epsilon=1e-8,
-    ):
+        params: Params,
+        learning_rate: float | Callable[[int], float] = 0.002,
+        weight_decay: float = 0.01,
+        beta1: float = 0.9,
+        beta2: float = 0.999,
+        epsilon: float = 1e-8,
+    ) -> None:
         super().__init__(params, learning_rate, beta1, beta2, epsilon)
         self.weight_decay = float(weight_decay)
         if not 0 <= self.weight_decay < math.inf:
             raise ValueError(f"weight_decay is {self.weight_decay}; give a number from 0 on")
 
-    def step(self, grads):
+    def step(self, grads: Params) -> None:
         """Let the matrices decay, then move every parameter against its gradient; see `Adam`."""
         rate = self.rate(self.updates + 1)
         for value in self.params.values():

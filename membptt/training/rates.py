@@ -71,16 +71,15 @@ class LearningRate:
                 "fewer updates of warm-up, or a later end"
             )
 
-    def __call__(self, number):
+    def __call__(self, number: int) -> float:
         """Return the rate of update `number`, counted from 1."""
         if number < self.warmup:
             return self.peak * number / self.warmup
         if self.decay == "constant":
             return self.peak
         begin = max(self.warmup, 1)
-        done = (
-            1.0 if number >= self.decay_updates else (number - begin) / (self.decay_updates - begin)
-        )
+        end = self.decay_updates
+        done = 1.0 if end is None or number >= end else (number - begin) / (end - begin)
         if self.decay == "exponential":
             return self.peak * self.decay_to**done
         return self.peak * (
