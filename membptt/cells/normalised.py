@@ -108,7 +108,7 @@ class Normalised:
         return found
 
 
-class LayerNormRNN(Normalised, RNN):
+class LayerNormRNN(Normalised, RNN):  # type: ignore[override]
     """`membptt.RNN` with layer normalisation: h = tanh(g ∘ v + b), v of x W_x + h_prev W_h.
 
     Parameters as for `Cell`, with one more array, ``g`` [H], at first 1. Internal state: h_prev and
@@ -144,7 +144,7 @@ class LayerNormRNN(Normalised, RNN):
         return super().state_from_internal((h_prev, self.activated(parts)))
 
 
-class LayerNormLSTM(Normalised, LSTM):
+class LayerNormLSTM(Normalised, LSTM):  # type: ignore[override]
     """`membptt.LSTM` with layer normalisation of each gate's x W_x + h_prev W_h.
 
     Parameters as for `Cell`, with one more array, ``g`` [4H], at first 1. Internal state: h_prev,
@@ -180,7 +180,7 @@ class LayerNormLSTM(Normalised, LSTM):
         return super().state_from_internal((*state, *self.activated(parts)))
 
 
-class LayerNormGRU(Normalised, GRU):
+class LayerNormGRU(Normalised, GRU):  # type: ignore[override]
     """`membptt.GRU` with layer normalisation.
 
     Normalised are x W_x + h_prev W_h of r and of z, x W_x of n, and h_prev W_h of n, which r
