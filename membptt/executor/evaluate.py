@@ -6,6 +6,8 @@ The head is asked by its `forward_backward`, as at backward time; the gradients 
 nowhere.
 """
 
+import copy
+
 import numpy as np
 
 from membptt.arrays import array_module, to_host
@@ -23,6 +25,8 @@ def evaluate(
 ) -> tuple[float, State]:
     """Return the loss of a window and the hidden state after it, in memory independent of T.
 
+    Without noise, whatever masks the cell is set to (`Cell.set_noise`); they stay set.
+
     Parameters
     ----------
     cell : membptt.Cell
@@ -37,8 +41,8 @@ def evaluate(
     Returns
     -------
     loss : float
-        What `membptt.full_bptt` gives, up to the rounding of a sum: it adds up from the last step
-        on, this from the first.
+        What `membptt.full_bptt` gives without noise, up to the rounding of a sum: it adds up from
+        the last step on, this from the first.
     state : tuple of numpy.ndarray
         After the last step, to go on with; the bits of `membptt.full_bptt`.
 
@@ -48,6 +52,8 @@ def evaluate(
         As `membptt.bptt`.
     """
     inputs = check_inputs(cell, inputs)
+    cell = copy.copy(cell)  # the caller's keeps its masks
+    cell.set_noise(None)
     state = check_window(cell, inputs, head, state, *inputs.shape[:2])
     xp = array_module(cell.backend)
     unused = {name: xp.zeros_like(value) for name, value in head.params.items()}

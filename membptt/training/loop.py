@@ -242,9 +242,13 @@ class Trainer:
         window = np.ascontiguousarray(inputs[:, rows])
         least = exact(self.cell).internal_nbytes(self.parts.rows)
         with np.errstate(over="ignore", invalid="ignore"):
-            found = gradient_error(
-                self.cell, window, bound, state, max(self.schedule.budget, least)
-            )
+            self.cell.set_noise(self.updates + 1, rows.start)
+            try:
+                found = gradient_error(
+                    self.cell, window, bound, state, max(self.schedule.budget, least)
+                )
+            finally:
+                self.cell.set_noise(None)
         self.gradient_errors.append(found)
         if self.meter is not None:
             self.meter.forget()

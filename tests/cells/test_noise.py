@@ -203,6 +203,23 @@ def test_no_noise_has_the_bits_of_a_cell_without_options(bits, kind):
     assert cells[1].at(3) is cells[1]
 
 
+@pytest.mark.parametrize("backend", ["numpy", "cython"])
+@pytest.mark.parametrize("kind", ["lstm", "stack"])
+def test_an_evaluation_is_without_noise_and_leaves_it_as_it_was(bits, kind, backend):
+    cell = noisy(kind, backend)
+    inputs, head, state = problem(cell)
+    cell.set_noise(3)
+    noisy_result = mb.full_bptt(cell, inputs, head, state)
+    loss, after = mb.evaluate(cell, inputs, head, state)
+    assert bits(mb.full_bptt(cell, inputs, head, state)) == bits(noisy_result)
+    cell.set_noise(None)
+    wanted = mb.full_bptt(cell, inputs, head, state)
+    assert loss == pytest.approx(wanted.loss, rel=1e-6)
+    assert loss != pytest.approx(noisy_result.loss, rel=1e-4)
+    for array, other in zip(after, wanted.state, strict=True):
+        assert array.tobytes() == other.tobytes()
+
+
 @pytest.mark.parametrize("name", ["recurrent_dropout", "zoneout"])
 @pytest.mark.parametrize("p", [-0.1, 1, 2.0, float("nan")])
 def test_probabilities_outside_are_refused(name, p):

@@ -5,7 +5,11 @@ import json
 import numpy as np
 import pytest
 
+import membptt as mb
 from membptt.cli import main
+from membptt.training.corpus import Corpus
+from membptt.training.sampling import load_model
+from membptt.training.settings import Settings, make_trainer
 
 SIZES = ["--steps", "12", "--batch", "4", "--hidden", "8", "--layers", "2", "--memory", "8kB"]
 NOISE = ["--dropout", "0.3", "--recurrent-dropout", "0.2", "--zoneout", "0.1"]
@@ -23,6 +27,46 @@ def report(tmp_path, capsys):
         return json.loads(capsys.readouterr().out.splitlines()[-1])
 
     return report
+
+
+def trainer_of(text, **options):
+    settings = Settings(steps=12, batch=4, hidden=8, layers=2, updates=3, dropout=0.3, **options)
+    return make_trainer(settings, Corpus.from_file(text))
+
+
+def test_every_update_has_masks_of_its_own_and_between_updates_there_are_none(report, tmp_path):
+    trainer = trainer_of(tmp_path / "text", recurrent_dropout=0.2, zoneout=0.1)
+    cell = trainer.cell
+    for number in (1, 2, 3):
+        assert cell.noise.draw is None
+        inputs, targets = trainer.windows.at(trainer.position)
+        found = []
+        for draw in (None, 1, 2, 3):
+            cell.set_noise(draw)
+            head = trainer.head.with_targets(targets)
+            found.append(mb.full_bptt(cell, inputs, head, trainer.state).loss)
+        cell.set_noise(None)
+        assert len(set(found)) == 4
+        assert trainer.update().loss == found[number]
+
+
+def test_reduced_states_are_measured_with_the_masks_of_the_next_update(
+    report, tmp_path, monkeypatch
+):
+    trainer = trainer_of(tmp_path / "text", internal="int8", parts=2)
+    cell, places = trainer.cell, []
+    own = mb.training.loop.gradient_error
+
+    def noting(cell, *rest):
+        places.append((cell.noise.draw, cell.noise.first_row))
+        return own(cell, *rest)
+
+    monkeypatch.setattr(mb.training.loop, "gradient_error", noting)
+    trainer.measure_error()
+    trainer.update()
+    trainer.measure_error()
+    assert places == [(1, 0), (2, 0)]
+    assert cell.noise.draw is None
 
 
 def test_resumed_training_has_the_bits_of_one_without_a_stop(report, tmp_path):
@@ -55,6 +99,8 @@ def test_a_saved_model_writes_without_noise(report, tmp_path, capsys):
         assert main(["sample", "--resume", path, "--length", "50", "--temperature", "0"]) == 0
         texts.add(capsys.readouterr().out)
     assert len(texts) == 1
+    cell, _, _ = load_model(path)
+    assert all(each.noise.wanted and each.noise.draw is None for each in (cell, *cell.layers))
 
 
 @pytest.mark.parametrize(
