@@ -7,6 +7,7 @@ of arrays are read without pickle: a file cannot run code.
 import contextlib
 import os
 import shutil
+import stat
 import zipfile
 from pathlib import Path
 
@@ -81,6 +82,15 @@ def appending(path, kept):
     return file
 
 
+def is_device(path):
+    """Return whether a device is at `path`, such as a terminal: reading one might never end."""
+    try:
+        mode = os.stat(path).st_mode
+    except (OSError, ValueError):  # nothing is there; ValueError: a null byte in the path
+        return False
+    return stat.S_ISCHR(mode) or stat.S_ISBLK(mode)
+
+
 def beside(path):
     """Return a new name in the same folder."""
     return path.with_name(f".{path.name}.{os.urandom(4).hex()}.part")
@@ -95,16 +105,28 @@ def sync_directory(path):
         os.close(descriptor)
 
 
-def read_arrays(file):
+def read_arrays(file, most=0):
     """Return the arrays of an open .npz file by name; np.load alone would take other files too.
+
+    Parameters
+    ----------
+    file : file
+        Of bytes.
+    most : int
+        How many bytes the arrays may take although the file is smaller, if it is compressed.
 
     Raises
     ------
     zipfile.BadZipFile
-        If it is not an archive; a cut or altered one makes the readers raise almost anything.
+        If it is not an archive, or unpacks to more; a cut or altered one makes the readers raise
+        almost anything.
     """
     if not zipfile.is_zipfile(file):
         raise zipfile.BadZipFile("not an archive")
+    most = max(most, file.seek(0, os.SEEK_END))
     file.seek(0)
     with np.load(file, allow_pickle=False) as found:
+        nbytes = sum(entry.file_size for entry in found.zip.infolist())
+        if nbytes > most:
+            raise zipfile.BadZipFile(f"unpacks to {nbytes} bytes, more than {most}")
         return {name: found[name] for name in found.files}

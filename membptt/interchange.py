@@ -23,6 +23,7 @@ from membptt.cells import GRU, LSTM, RNN, Cell, Stack
 from membptt.files import read_arrays, replacing
 from membptt.types import FilePath, Params
 
+HEADER = 4096  # bytes, and seldom more than 128, before an array in .npz
 KINDS = {1: RNN, 3: GRU, 4: LSTM}  # by the number of gates
 
 
@@ -181,9 +182,10 @@ def load_params(path: FilePath, params: Params) -> None:
         If the file cannot be read, or a name, shape or dtype differs; nothing is changed then.
     """
     name, library = f"file {str(path)!r}", library_for(path)
+    most = sum(value.nbytes + HEADER for value in params.values())
     try:
         with open(path, "rb") as file:
-            found = read_arrays(file) if library is np else library.load(file.read())
+            found = read_arrays(file, most) if library is np else library.load(file.read())
     except FileNotFoundError:
         raise ValueError(f"{name} does not exist; give one that save_params wrote") from None
     except Exception as error:  # a cut or altered file makes the readers raise almost anything

@@ -1,5 +1,7 @@
 """Weights to PyTorch and back, and to files and back."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 
@@ -136,3 +138,18 @@ def test_a_pickle_is_never_loaded(tmp_path):
     np.savez(path, W_x=np.array([{"a": 1}], dtype=object))
     with pytest.raises(ValueError, match="cannot be read"):
         mb.load_params(path, LSTM(3, 4).params)
+
+
+def test_a_small_file_that_unpacks_to_much(tmp_path):
+    """What fits is read, compressed or not, and the rest is refused before it takes memory."""
+    path = tmp_path / "weights.npz"
+    cell = LSTM(3, 4)
+    np.savez_compressed(path, **cell.params)
+    mb.load_params(path, cell.params)
+    np.savez_compressed(path, **cell.params, more=np.zeros(10**6))
+    tracemalloc.start()
+    with pytest.raises(ValueError, match=r"cannot be read \(unpacks to 8\d+ bytes, more than"):
+        mb.load_params(path, cell.params)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 10**6

@@ -12,6 +12,7 @@ import argparse
 import tomllib
 
 from membptt.cli.values import held_out, real, whole
+from membptt.files import is_device
 
 # What an option takes in a file, by the function that reads its value on the command line.
 TYPES = {
@@ -25,7 +26,7 @@ FLAG = ((bool,), "true or false")
 
 
 class Config(argparse.Action):
-    """Sets the options that a file has and the command line has not."""
+    """Sets the options that a file has and the command line has not, and lists the files."""
 
     def __call__(self, parser, namespace, path, option_string=None):
         """Read the file, or end with one line that names the key."""
@@ -47,12 +48,15 @@ class Config(argparse.Action):
                 # Absent, or still what the parser begins with: not given on the command line.
                 if getattr(namespace, action.dest, action.default) == action.default:
                     setattr(namespace, action.dest, value)
+            setattr(namespace, self.dest, [*getattr(namespace, self.dest, []), path])
         except ValueError as error:
             raise argparse.ArgumentError(self, str(error)) from None
 
 
 def load(path):
     """Return what a TOML file has, or raise a ValueError that says why it cannot be read."""
+    if is_device(path):
+        raise ValueError(f"{path!r} is a device; give a file in TOML")
     try:
         with open(path, "rb") as file:
             return tomllib.load(file)
@@ -62,6 +66,8 @@ def load(path):
         raise ValueError(f"{path!r} is not UTF-8; give a file in TOML") from None
     except tomllib.TOMLDecodeError as error:
         raise ValueError(f"{path!r} is not TOML: {error}") from None
+    except RecursionError:
+        raise ValueError(f"{path!r} is nested too deeply; give one key a line") from None
 
 
 def checked(key, value, action, path):

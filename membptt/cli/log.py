@@ -48,11 +48,32 @@ def csv_line(record):
     return ",".join(str(record.get(key, "")) for key in KEYS) + "\n"
 
 
+def json_update(line):
+    """Return the number of updates of a line of JSON."""
+    record = json.loads(line)
+    return known(record["kind"], record["update"])
+
+
+def csv_update(line):
+    """Return the number of updates of a line of CSV."""
+    kind, update, *_ = line.decode().split(",")
+    return known(kind, int(update))
+
+
+def known(kind, update):
+    """Return the number of updates of a record, or raise a ValueError if it is none of ours."""
+    if kind not in KINDS or type(update) is not int:
+        raise ValueError(f"{kind} {update}")
+    return update
+
+
+KINDS = ("update", "evaluation")
 HEADER = ",".join(KEYS) + "\n"
-# By how the file's name ends: the first line, a record as a line, a line's number of updates.
+# By how the file's name ends: the first line, how records begin, a record as a line, a line's
+# number of updates.
 FORMATS = {
-    ".jsonl": ("", json_line, lambda line: json.loads(line)["update"]),
-    ".csv": (HEADER, csv_line, lambda line: int(line.split(b",")[1])),
+    ".jsonl": ("", [f'{{"kind": "{kind}",' for kind in KINDS], json_line, json_update),
+    ".csv": (HEADER, [f"{kind}," for kind in KINDS], csv_line, csv_update),
 }
 
 
@@ -78,8 +99,9 @@ class Log:
         if ending not in FORMATS:
             raise ValueError(f"log is {path!r}; give a name that ends in {' or '.join(FORMATS)}")
         check_writable(path, "log")
-        header, self.line, self.update_of = FORMATS[ending]
+        header, begins, self.line, self.update_of = FORMATS[ending]
         self.path, self.header = path, header.encode()
+        self.begins = [begin.encode() for begin in begins]
         try:
             kept = 0 if updates is None or not os.path.exists(path) else self.kept(updates)
             self.file = appending(path, kept)
@@ -99,12 +121,15 @@ class Log:
         end = 0
         with open(self.path, "rb") as file:
             for number, line in enumerate(file, start=1):
+                first = number == 1 and self.header
                 if not line.endswith(b"\n"):
+                    if not self.unfinished(line, [self.header] if first else self.begins):
+                        raise self.no_log(number)
                     break
-                if number > 1 or not self.header:
+                if not first:
                     try:
                         later = self.update_of(line) > updates
-                    except (ValueError, KeyError, IndexError, TypeError):
+                    except (ValueError, KeyError, TypeError, RecursionError):
                         raise self.no_log(number) from None
                     if later:
                         break
@@ -112,6 +137,11 @@ class Log:
                     raise self.no_log(number)
                 end += len(line)
         return end
+
+    @staticmethod
+    def unfinished(line, begins):
+        """Return whether a line without its end is the beginning of one that begins like that."""
+        return any(line.startswith(begin) or begin.startswith(line) for begin in begins)
 
     def no_log(self, number):
         """Return the error that says that a line is no record."""

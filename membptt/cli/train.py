@@ -15,6 +15,7 @@ from membptt.checks import DTYPES
 from membptt.cli.config import Config
 from membptt.cli.interrupts import Deferred
 from membptt.cli.log import Log
+from membptt.cli.paths import check_distinct
 from membptt.cli.ranks import ranks, together
 from membptt.cli.values import held_out, real, whole
 from membptt.executor.executor import HOST_ONLY
@@ -286,6 +287,7 @@ def prepare(args, meter, comm):
         raise ValueError(
             f"save_best is {args.save_best!r} without valid; give a held-out text, as --valid"
         )
+    check_files(args, settings)
     for option in ("save", "save_best"):
         if getattr(args, option) is not None:
             check_writable(getattr(args, option), option)
@@ -298,6 +300,23 @@ def prepare(args, meter, comm):
     if saved is not None:
         restore(trainer, validation, saved, args.resume, settings.updates)
     return settings, trainer, validation
+
+
+def check_files(args, settings):
+    """Raise unless every file that is written is another one, and none that is read.
+
+    But for --save on the file of --resume: what is there is gone on from.
+    """
+    given = vars(args)
+    outputs = [(name, given[name]) for name in ("save", "save_best", "log")]
+    outputs = [(name, path) for name, path in outputs if path is not None]
+    inputs = [("config", path) for path in given.get("config", ())]
+    inputs += [(name, getattr(settings, name)) for name in ("text", "valid")]
+    inputs = [(name, path) for name, path in inputs if isinstance(path, str)]
+    check_distinct(outputs, inputs)
+    if args.resume is not None:
+        others = [(name, path) for name, path in outputs if name != "save"]
+        check_distinct(others, [("resume", args.resume)])
 
 
 def open_log(args, trainer, comm):

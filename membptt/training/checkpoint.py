@@ -8,9 +8,6 @@ leaves the file of before. It is read without pickle: a file cannot run code.
 import hashlib
 import json
 import os
-import struct
-import zipfile
-import zlib
 from pathlib import Path
 
 import numpy as np
@@ -18,20 +15,6 @@ import numpy as np
 from membptt.files import beside, read_arrays, replacing
 
 FORMAT = 3
-
-# What NumPy and zipfile raise for a file that was cut or altered.
-DAMAGE = (
-    ValueError,
-    KeyError,
-    EOFError,
-    OSError,
-    NotImplementedError,
-    RuntimeError,
-    SyntaxError,
-    struct.error,
-    zlib.error,
-    zipfile.BadZipFile,
-)
 
 
 class Unwritable(ValueError):
@@ -79,9 +62,12 @@ def load_checkpoint(path):
     try:
         with open(path, "rb") as file:
             content = read_arrays(file)
-        found, version = content.pop("sha256").tobytes(), int(content["format"])
+        found, version = content.pop("sha256").tobytes(), content["format"].item()
         settings = json.loads(content["settings"].tobytes())
-    except DAMAGE as error:
+    except (PermissionError, MemoryError) as error:
+        reason = getattr(error, "strerror", error)
+        raise ValueError(f"{name} cannot be read ({reason}); give another one") from None
+    except Exception as error:  # a cut or altered file makes the readers raise almost anything
         raise ValueError(
             f"{name} cannot be read (not a checkpoint, or cut short); give a file that --save wrote"
         ) from error

@@ -25,6 +25,7 @@ from typing import Self
 import numpy as np
 
 from membptt.checks import integer
+from membptt.files import is_device
 from membptt.types import Array, FilePath
 
 CHUNK = 2**20  # characters encoded at a time, so that the encoding needs no second text
@@ -131,6 +132,8 @@ class Corpus:
             If there is no such file, it is empty or not UTF-8, or it cannot be read; as `Corpus`.
         """
         name = f"{option} {str(path)!r}"
+        if is_device(path):
+            raise ValueError(f"{name} is a device; give a text file in UTF-8")
         try:
             text = Path(path).read_bytes().decode("utf-8")
         except UnicodeDecodeError as error:

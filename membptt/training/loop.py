@@ -363,8 +363,8 @@ class Trainer:
         Raises
         ------
         ValueError
-            If the text is another one, or an array is missing or of another shape or type; nothing
-            has been changed then.
+            If the text is another one, an array is missing or of another shape or type, or a number
+            is none that training comes to; nothing has been changed then.
         """
         here = self.arrays()
         if not np.array_equal(arrays.get("text"), here["text"]):
@@ -374,6 +374,14 @@ class Trainer:
             if found is None or (found.shape, found.dtype) != (mine.shape, mine.dtype):
                 what = "missing" if found is None else f"{found.dtype} {list(found.shape)}"
                 raise ValueError(f"{name} is {what}, not {mine.dtype} {list(mine.shape)}")
+        updates, position = int(arrays["updates"]), int(arrays["position"])
+        last = self.windows.streams.shape[1] - self.windows.steps - 1
+        if updates < 0 or not 0 <= position <= last:
+            raise ValueError(f"updates is {updates}, position {position} of 0 to {last}")
+        if arrays["optimizer/k"] < 0:
+            raise ValueError(f"optimizer/k is {arrays['optimizer/k']}, a number of updates")
+        if updates and not np.isfinite(arrays["losses"]).all():
+            raise ValueError(f"losses are {arrays['losses'].tolist()}, not finite")
         for name, value in self.optimizer.params.items():
             value[...] = from_host(arrays[f"param/{name}"], namespace(value))
         self.optimizer.restore(
@@ -383,8 +391,7 @@ class Trainer:
             from_host(arrays[f"state/{name}"][self.parts.own], namespace(mine))
             for name, mine in zip(self.cell.hidden_names, self.state, strict=True)
         )
-        self.updates = int(arrays["updates"])
-        self.position = int(arrays["position"])
+        self.updates, self.position = updates, position
         if self.updates:
             self.loss_first, self.loss_last = arrays["losses"].tolist()
 

@@ -28,13 +28,14 @@ def load_model(path):
     settings = Settings.from_dict(found, str(path))
     try:
         alphabet = "".join(map(chr, arrays["alphabet"].tolist()))
+        alphabet.encode("utf-8")
         cell, head = make_model(settings, len(alphabet), "numpy")
         for name, value in all_params(cell, head).items():
             saved = arrays[f"param/{name}"]
             if (saved.shape, saved.dtype) != (value.shape, value.dtype):
                 raise ValueError(f"{name} is {saved.dtype} {list(saved.shape)}")
             value[...] = saved
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, OverflowError, MemoryError) as error:
         raise ValueError(
             f"checkpoint {str(path)!r} has no model that can be read: {error}"
         ) from None

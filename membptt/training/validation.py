@@ -109,7 +109,8 @@ class Validation:
         Raises
         ------
         ValueError
-            If an array is missing or of another shape or type.
+            If an array is missing or of another shape or type, or its numbers are none that
+            evaluations come to.
         """
         here = self.arrays()
         if not np.array_equal(arrays.get("valid/text"), here["valid/text"]):
@@ -119,6 +120,9 @@ class Validation:
             if found is None or (found.shape, found.dtype) != (mine.shape, mine.dtype):
                 raise ValueError(f"{name} is missing or not {mine.dtype} {list(mine.shape)}")
         losses, counts = arrays["valid/losses"].tolist(), arrays["valid/counts"].tolist()
+        none_yet = np.isnan(losses).all()
+        if min(counts) < 0 or not (none_yet or np.isfinite(losses).all()):
+            raise ValueError(f"valid/counts are {counts} and valid/losses {losses}")
         self.loss, self.best = (None if math.isnan(loss) else loss for loss in losses)
         self.best_update, self.stale = counts
 

@@ -77,7 +77,9 @@ def test_every_option_means_what_it_means_on_the_command_line(file):
         words += [f"--{key}"] if value == "true" else [f"--{key}={value}"]
     wanted = parsed(*words)
     wanted["disk_budget"] = int(wanted["disk_budget"])  # text on the command line
-    found = parsed("--config", file(ALL))
+    path = file(ALL)
+    found = parsed("--config", path)
+    assert found.pop("config") == [path]
     assert found == wanted
     assert {name: type(value) for name, value in found.items()} == {
         name: type(value) for name, value in wanted.items()
@@ -100,7 +102,8 @@ def test_the_command_line_wins(file, before):
 
 
 def test_what_nobody_gave_keeps_its_default(file):
-    assert parsed("--config", file("")) == parsed()
+    path = file("")
+    assert parsed("--config", path, "--config", path) == parsed() | {"config": [path, path]}
 
 
 def test_it_trains(file, tmp_path, capsys):
@@ -136,6 +139,7 @@ def test_it_trains(file, tmp_path, capsys):
         ("steps = 3\nsteps = 4", "'.*' is not TOML: Cannot overwrite"),
         (b"text = '\xe9'", "'.*' is not UTF-8; give a file in TOML"),
         ("steps = 0", "steps is 0; give at least 1"),
+        pytest.param("steps = " + 20_000 * "[", "'.*' is nested too deeply", id="deep"),
     ],
 )
 def test_bad_files_are_one_line_that_names_the_key(file, capsys, content, message):
@@ -146,7 +150,7 @@ def test_bad_files_are_one_line_that_names_the_key(file, capsys, content, messag
     assert re.search(message, captured.err), captured.err
 
 
-@pytest.mark.parametrize("path", ["no/such/file", "/", "a\0b"])
+@pytest.mark.parametrize("path", ["no/such/file", "/", "a\0b", "/dev/zero"])
 def test_files_that_cannot_be_read(capsys, path):
     assert main(["train", "--config", path]) == 2
     captured = capsys.readouterr()

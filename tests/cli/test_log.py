@@ -79,8 +79,17 @@ def test_a_record_for_every_update_and_evaluation(run, tmp_path, ending):
     assert found[0]["learning_rate"] == 0.02
 
 
-@pytest.mark.parametrize("ending", ENDINGS)
-@pytest.mark.parametrize("rest", ["", "evalu", '{"kind": "upd'])
+@pytest.mark.parametrize(
+    ("ending", "rest"),
+    [
+        (".jsonl", ""),
+        (".jsonl", '{"kind": "upd'),
+        (".jsonl", '{"kind": "evaluation", "update": 6, "valid_l'),
+        (".csv", ""),
+        (".csv", "evalu"),
+        (".csv", "update,7,1.3"),
+    ],
+)
 def test_gone_on_with_as_if_nothing_had_happened(run, tmp_path, ending, rest):
     """The log is ahead of the saved state, as after a crash, and its last line was cut."""
     whole, path, state = tmp_path / f"whole{ending}", tmp_path / f"log{ending}", tmp_path / "state"
@@ -185,8 +194,17 @@ def test_names_that_are_refused(run, tmp_path, name, message):
     ("name", "content", "line"),
     [
         ("log.jsonl", "hello\n", 1),
-        ("log.jsonl", '{"update": 1}\n[3]\n', 2),
+        ("log.jsonl", '{"kind": "update", "update": 1}\n[3]\n', 2),
         ("log.jsonl", '{"loss": 1}\n', 1),
+        ("log.jsonl", '{"update": 1}\n', 1),
+        ("log.jsonl", '{"kind": "upload", "update": 1}\n', 1),
+        ("log.jsonl", '{"kind": "update", "update": true}\n', 1),
+        ("log.jsonl", 20_000 * "[" + "\n", 1),
+        ("log.jsonl", "one line without an end", 1),
+        ("log.jsonl", '{"kind": "update", "update": 1}\n{"kind": "upload"', 2),
+        ("log.csv", "one line without an end", 1),
+        ("log.csv", module.HEADER + "upload", 2),
+        ("log.csv", module.HEADER + "upload,1,2\n", 2),
         ("log.csv", "a,b\n", 1),
         ("log.csv", module.HEADER + "update\n", 2),
         ("log.csv", module.HEADER + "update,x,3\n", 2),

@@ -4,9 +4,11 @@ import json
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from membptt.cli import main
+from membptt.training.checkpoint import load_checkpoint, save_checkpoint
 
 
 @pytest.fixture(scope="module")
@@ -87,3 +89,24 @@ def test_other_files_are_refused(run, model, tmp_path, capsys):
         assert re.search(message, err)
     assert main(["sample"]) == 2
     assert "required: --resume" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("alphabet", np.array([97, 98, 99, 100, 101, 2**40])),
+        ("alphabet", np.array([97, 98, 99, 100, 101, 0xD800])),  # half a character
+        ("alphabet", np.array([-1, 98, 99, 100, 101, 102])),
+        ("alphabet", np.array(97)),
+        ("alphabet", np.array(["a"] * 6)),
+        ("alphabet", np.arange(97, 102)),
+        ("param/W_h", np.zeros((12, 36))),
+    ],
+)
+def test_a_file_without_a_model_is_named(run, model, tmp_path, name, value):
+    settings, arrays = load_checkpoint(model)
+    path = str(tmp_path / "made")
+    save_checkpoint(path, settings, arrays | {name: value})
+    code, out, err = run(path=path)
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert f"checkpoint {path!r} has no model that can be read: " in err

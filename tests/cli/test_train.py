@@ -213,7 +213,7 @@ def test_resume_takes_the_settings_along(tmp_path, text, capsys):
         (["--backend", "numpy"], "backend is 'numpy'"),
         (["--seed", "4"], "seed is 4"),
         (["--updates", "1"], "updates is 1, checkpoint '.*' has made 2 already; give --updates 2"),
-        (["--text", os.devnull], "is empty"),
+        (["--text", os.devnull], "text '/dev/null' is a device; give a text file"),
         (["--text", __file__], "does not fit: it was trained on another text"),
         (["--memory", "100"], "needs at least 576 bytes"),
     ],

@@ -1,6 +1,8 @@
 """A checkpoint is whole or not there, and training goes on from it to the same bits."""
 
 import os
+import tracemalloc
+import zipfile
 
 import numpy as np
 import pytest
@@ -123,6 +125,43 @@ def test_other_files(tmp_path, content):
         load_checkpoint(tmp_path / "one.npy")
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"format": np.array([3, 3])},
+        {"format": np.array(["3", "x"])},
+        {"settings": np.frombuffer(20_000 * b"[", np.uint8)},
+        {"sha256": np.array([{}])},  # a pickle
+    ],
+)
+def test_members_of_another_kind(path, change):
+    with np.load(path) as file:
+        content = dict(file) | change
+    np.savez(path, **content)
+    with pytest.raises(ValueError, match=r"cannot be read \(not a checkpoint"):
+        load_checkpoint(path)
+
+
+def test_a_small_file_that_unpacks_to_much(path):
+    with np.load(path) as file:
+        content = dict(file) | {"W": np.zeros(10**6)}
+    np.savez_compressed(path, **content)
+    tracemalloc.start()
+    with pytest.raises(ValueError, match="cannot be read"):
+        load_checkpoint(path)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 10**6
+
+
+def test_an_array_that_claims_to_be_larger_than_all_memory(path):
+    with zipfile.ZipFile(path, "w") as archive, archive.open("W.npy", "w") as file:
+        header = {"descr": "<f8", "fortran_order": False, "shape": (2**50,)}
+        np.lib.format.write_array_header_1_0(file, header)
+    with pytest.raises(ValueError, match="cannot be read"):
+        load_checkpoint(path)
+
+
 def test_no_file(tmp_path):
     with pytest.raises(ValueError, match="does not exist; give a file that --save wrote"):
         load_checkpoint(tmp_path / "nowhere")
@@ -174,6 +213,15 @@ def test_restore_refuses_what_does_not_fit(make):
         trainer.restore({name: found[name] for name in found if name != "optimizer/m/W_h"})
     with pytest.raises(ValueError, match=r"param/b is float64 \[32\], not float32 \[32\]"):
         trainer.restore(found | {"param/b": np.zeros(32)})
+    for change, message in (
+        ({"updates": np.array(-1)}, "updates is -1, position 0 of 0 to 145"),
+        ({"position": np.array(-20)}, "position -20 of 0 to 145"),
+        ({"position": np.array(146)}, "position 146 of 0 to 145"),
+        ({"updates": np.array(3)}, "losses are .*nan"),
+        ({"optimizer/k": np.array(-1)}, "optimizer/k is -1"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            trainer.restore(found | change)
     other = make_trainer(Settings(steps=5, batch=1, hidden=8), Corpus("abcdefgh"))
     with pytest.raises(ValueError, match="it was trained on another text than text"):
         other.restore(found)

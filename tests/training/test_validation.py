@@ -1,5 +1,7 @@
 """Held-out text: its loss, the best of several, and when there have been enough."""
 
+import math
+
 import numpy as np
 import pytest
 
@@ -121,3 +123,20 @@ def test_a_loss_that_is_not_finite_says_when(corpus, model):
     cell.params["b"][0] = np.nan
     with pytest.raises(ValueError, match=r"evaluation after update 7: .*parameter b holds NaN"):
         Validation(corpus, 3).evaluate(cell, head, 7)
+
+
+@pytest.mark.parametrize(
+    ("counts", "losses"),
+    [
+        ([-1, 0], [1.5, 1.5]),
+        ([1, -2], [1.5, 1.5]),
+        ([1, 0], [1.5, math.nan]),
+        ([1, 0], [math.inf, math.inf]),
+    ],
+)
+def test_numbers_that_no_evaluation_comes_to_are_refused(corpus, counts, losses):
+    validation = Validation(corpus, 3)
+    change = {"valid/counts": np.array(counts), "valid/losses": np.array(losses)}
+    with pytest.raises(ValueError, match=r"valid/counts are .* and valid/losses"):
+        validation.restore(validation.arrays() | change)
+    assert (validation.loss, validation.best_update, validation.stale) == (None, 0, 0)
