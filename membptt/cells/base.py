@@ -19,7 +19,7 @@ import numpy as np
 from membptt.arrays import add_rows, array_module, check_backend, from_host, namespace
 from membptt.cells.noise import Noise
 from membptt.checks import check_dtype, integer
-from membptt.types import State
+from membptt.types import Array, State
 
 
 class Cell:
@@ -65,6 +65,12 @@ class Cell:
     forward_step: Callable[..., tuple[State, State]]
     backward_step: Callable[..., State]
     state_from_internal: Callable[..., State]
+
+    def __init_subclass__(cls, **options):
+        """Have a class with a forward step of its own advance by that one."""
+        super().__init_subclass__(**options)
+        if "forward_step" in cls.__dict__ and "advance" not in cls.__dict__:
+            cls.advance = Cell.advance
 
     def __init__(
         self,
@@ -130,6 +136,13 @@ class Cell:
         other = copy.copy(self)
         other.noise = replace(self.noise, step=self.noise.step + step)
         return other
+
+    def advance(self, x: Array, state: State) -> State:
+        """Return the hidden state after this step, where nobody keeps its internal state.
+
+        The bits of `forward_step`, for less where making the internal state takes work of its own.
+        """
+        return self.forward_step(x, state)[0]
 
     def param_shapes(self):
         """Return the shape of each parameter by its name."""

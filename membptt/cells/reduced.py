@@ -185,6 +185,10 @@ class Reduced(Cell):
         after, internal = self.cell.forward_step(x, state)
         return after, (*after, self.packed(internal))
 
+    def advance(self, x: Array, state: State) -> State:
+        """Return the hidden state after this step: nothing is reduced that nobody keeps."""
+        return self.cell.advance(x, state)
+
     def backward_step(
         self, x: Array, internal: State, dstate: State, grads: Params, dx: Array | None = None
     ) -> State:

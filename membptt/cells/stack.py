@@ -213,6 +213,16 @@ class Stack(Cell):
             internals.append(internal)
         return joined(states), joined(internals)
 
+    def advance(self, x: Array, state: State) -> State:
+        """Return the hidden state after this step, where nobody keeps its internal state."""
+        states: list[State] = []
+        befores = self.parts(state, "hidden_names")
+        for number, (layer, before) in enumerate(zip(self.layers, befores, strict=True)):
+            if number > 0:
+                x = self.noise.between(states[-1][0], number)
+            states.append(layer.advance(x, before))
+        return joined(states)
+
     def backward_step(
         self, x: Array, internal: State, dstate: State, grads: Params, dx: Array | None = None
     ) -> State:

@@ -18,7 +18,6 @@ PlainChain calls the methods that stand in membptt.cells; membptt.kernels has th
 """
 
 from math import prod
-from operator import mul
 
 import numpy as np
 
@@ -138,13 +137,15 @@ class PlainChain:
     def forward(self, start, stop, internal_at=-1):
         """Run the steps start+1 ... stop; save the internal state of `stop` unless at < 0."""
         for step in range(start + 1, stop + 1):
-            cell = self.cell.at(step)
-            self.working, internal = cell.forward_step(self.inputs[step - 1], self.working)
+            cell, x = self.cell.at(step), self.inputs[step - 1]
+            if step == stop and internal_at >= 0:
+                self.working, internal = cell.forward_step(x, self.working)
+                for target, array in zip(self.internal(internal_at), internal, strict=True):
+                    target[...] = array
+            else:
+                self.working = cell.advance(x, self.working)
             if self.sums is not None:
                 self.sums.check(step, self.working)
-        if internal_at >= 0:
-            for target, array in zip(self.internal(internal_at), internal, strict=True):
-                target[...] = array
         if stop == self.steps:
             self.last = self.working
 
@@ -213,20 +214,38 @@ def targets_nbytes(bound):
 def temporary_nbytes(cell, bound, batch, input_grads=False):
     """Return a bound on the bytes of the arrays that come and go in one step, on a device.
 
-    The factors were found by counting what the cells and heads of this package make
-    (tests/gpu/test_standin.py). What a function of the user's makes besides is not known here.
+    What a function of the user's makes besides is not known here.
     """
     layers = getattr(cell, "layers", [cell])
-    states = [prod(layer.hidden_shapes(batch)[0]) for layer in layers]
-    factors = [
-        4 * getattr(layer, "gates", 1) + 8 + len(getattr(layer, "kept", ()))  # what is unpacked
-        for layer in layers
-    ]
+    noise = cell.noise.wanted or any(layer.noise.wanted for layer in layers)
     inputs = batch * prod(cell.input_shape) if input_grads else 0
-    step = sum(map(mul, factors, states)) + max(largest(cell.params), inputs)
+    step = max(largest(cell.params), inputs)
+    step += sum(temporary_numbers(layer, batch, noise) for layer in layers)
     outputs = getattr(getattr(bound, "head", None), "outputs", 0)
-    head = 8 * states[-1] + 4 * batch * outputs + largest(bound.params)
+    # The head works while the states of all layers wait; a mask takes more arrays.
+    masked = getattr(bound, "mask", None) is not None or getattr(bound, "ends", None) is not None
+    head = (4 + 2 * masked) * batch * (outputs + 2) + largest(bound.params)
+    head += 4 * prod(layers[-1].hidden_shapes(batch)[0])
+    head += 4 * sum(map(prod, cell.hidden_shapes(batch)))
     return (16 + max(step, head)) * cell.dtype.itemsize
+
+
+def temporary_numbers(layer, batch, noise):
+    """Return about how many numbers, of the cell's dtype, the arrays of one step of a layer have.
+
+    The factors were found by counting what the cells and heads of this package make
+    (tests/gpu/test_standin.py).
+    """
+    factor = 4 * getattr(layer, "gates", 1) + 8
+    factor += len(getattr(layer, "kept", ()))  # what is unpacked
+    if noise:
+        factor += 24 // layer.dtype.itemsize  # three arrays of 64-bit words: a mask is made
+    numbers = factor * prod(layer.hidden_shapes(batch)[0])
+    normalised = getattr(layer, "normalised_names", ())
+    if normalised:  # of each gate its v and the derivative by it, and s of all twice
+        numbers += 2 * len(normalised) * prod(layer.hidden_shapes(batch)[0])
+        numbers += 2 * prod(layer.internal_shapes(batch)[-1])
+    return numbers
 
 
 def largest(params):

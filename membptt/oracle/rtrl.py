@@ -93,7 +93,7 @@ def rtrl(cell: Cell, inputs: Inputs, head: LossHead, state: State | None = None)
     for step in range(1, steps + 1):
         x = window[step - 1]
         sensitivities.advance(step, x, state)
-        state, _ = cell.at(step).forward_step(x, state)
+        state = cell.at(step).advance(x, state)
         share, dh = head.forward_backward(step, np.array(state[0]), grads)
         loss += share
         if not np.isfinite(share) and not bad_step:

@@ -70,12 +70,12 @@ def sample(cell, head, length, temperature=1.0, prime=(), seed=0):
     generator = np.random.default_rng(integer("seed", seed, minimum=0))
     state = cell.zero_state(1)
     for token in prime:
-        state, _ = cell.forward_step(np.array([token]), state)
+        state = cell.advance(np.array([token]), state)
     for _ in range(length):
         y = (state[0] @ head.params["W_y"] + head.params["b_y"])[0]
         token = draw(y.astype(np.float64), temperature, generator)
         yield token
-        state, _ = cell.forward_step(np.array([token]), state)
+        state = cell.advance(np.array([token]), state)
 
 
 def draw(y, temperature, generator):

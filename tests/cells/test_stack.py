@@ -203,3 +203,20 @@ def test_pytorch_has_the_same_loss_and_gradients(kind, backend):
         np.testing.assert_allclose(result.grads[f"{k}.W_x"], theirs, rtol=1e-9, atol=1e-14)
         theirs = getattr(layer, f"bias_ih_l{k}").grad.numpy()
         np.testing.assert_allclose(result.grads[f"{k}.b"], theirs, rtol=1e-9, atol=1e-14)
+
+
+class Residual(mb.Stack):
+    """A layer's output is added to what it reads."""
+
+    def forward_step(self, x, state):
+        (h1, h0), internal = super().forward_step(x, state)
+        return (h1 + h0, h0), internal
+
+
+def test_a_subclass_with_a_forward_step_of_its_own_advances_by_it():
+    stack = Residual([mb.RNN(4, 4, backend="numpy"), mb.RNN(4, 4, seed=1, backend="numpy")])
+    x, state = np.ones((2, 4), np.float32), stack.zero_state(2)
+    after = stack.advance(x, state)
+    assert [a.tobytes() for a in after] == [a.tobytes() for a in stack.forward_step(x, state)[0]]
+    other = mb.Stack(stack.layers).advance(x, state)
+    assert after[0].tobytes() != other[0].tobytes()

@@ -77,6 +77,22 @@ def test_loss_states_and_the_heads_gradients_are_the_cells_own(window, cell, nam
     assert any((result.grads[key] != value).any() for key, value in full.grads.items())
 
 
+@pytest.mark.parametrize("cell", ["lstm", "stack"])
+@pytest.mark.parametrize("backend", ["numpy", "cython"])
+def test_only_what_is_saved_is_reduced(window, monkeypatch, cell, backend):
+    case = reduced(window(cell, 23, 3, 5, 9, backend=backend), "int8")
+    plan = mb.schedule(23, 3 * case.cell.internal_nbytes(3), cell=case.cell, batch=3)
+    own, packed = mb.Reduced.packed, []
+    monkeypatch.setattr(mb.Reduced, "packed", lambda *given: packed.append(1) or own(*given))
+    steps = mb.bptt(*case.arguments(), plan, case.state).stats.forward_steps
+    saved = sum(isinstance(action, AdvanceSaveInternal) for action in plan)
+    assert len(packed) == saved * len(getattr(case.cell, "layers", [1]))
+    assert 23 <= saved < steps
+    packed.clear()
+    mb.evaluate(*case.arguments(), case.state)
+    assert not packed
+
+
 def test_streams_and_windows_side_by_side_run_too(window, bits):
     case = reduced(window("lstm", 40, 3, backend="numpy"), "int8")
     full = mb.full_bptt(*case.arguments(), case.state)

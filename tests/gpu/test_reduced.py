@@ -27,11 +27,12 @@ def test_the_device_has_the_bits_of_numpy(device, problem, host_bits, cell, name
 
 @pytest.mark.parametrize("name", ["float16", "bfloat16", "int8"])
 @pytest.mark.parametrize("cell", ["rnn", "lstm", "gru", "stack"])
-@pytest.mark.parametrize("size", [(64, 3, 8, 3), (3, 3, 64, 3)], ids=str)
-def test_the_ledger_holds_what_is_unpacked(device, problem, cell, name, size):
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("size", [(64, 3, 8, 3), (3, 3, 64, 3), (64, 3, 1, 2)], ids=str)
+def test_the_ledger_holds_what_is_unpacked(device, problem, cell, name, size, dtype):
     B, I, H, V = size  # noqa: E741
     before = device.counts.live
-    network, inputs, head, _ = problem("cupy", cell, 20, B, I, H, V)
+    network, inputs, head, _ = problem("cupy", cell, 20, B, I, H, V, dtype)
     network = reduced(network, name)
     plan = mb.schedule(20, 4 * network.internal_nbytes(B), cell=network, batch=B)
     executor = mb.Executor(network, plan, B)

@@ -119,6 +119,34 @@ def test_the_ledger_holds_all_that_lives(device, problem, cell, dtype, tokens, s
     assert executor.ledger.peak - sum(held.values()) <= 5 * max(1024, lived - sum(held.values()))
 
 
+NORMALISED = [mb.LayerNormRNN, mb.LayerNormLSTM, mb.LayerNormGRU]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("noise", [{}, {"recurrent_dropout": 0.5, "zoneout": 0.3}], ids=bool)
+@pytest.mark.parametrize("kind", [mb.RNN, mb.LSTM, mb.GRU, *NORMALISED, mb.Stack])
+@pytest.mark.parametrize("size", [(64, 3, 8), (64, 3, 1), (1, 3, 64)], ids=str)
+def test_options_have_the_bits_of_numpy_and_are_in_the_ledger(
+    device, problem, host_bits, size, kind, noise, dtype
+):
+    found, (B, I, H) = [], size  # noqa: E741
+    for backend in ("numpy", "cupy"):
+        before = device.counts.live
+        _, inputs, head, _ = problem(backend, "lstm", 20, B, I, H, 3, dtype)
+        if kind is mb.Stack:
+            lower, upper = mb.LayerNormGRU, mb.LSTM
+            layers = [lower(I, 9, dtype, 1, backend, **noise), upper(9, H, dtype, 1, backend)]
+            network = mb.Stack(layers, dropout=0.5 if noise else 0.0)
+        else:
+            network = kind(I, H, dtype, 1, backend, **noise)
+        executor = mb.Executor(network, plan(network, 20, B), B)
+        device.counts.begin()
+        found.append(host_bits(executor.run(inputs, head)))
+    lived, held = device.counts.peak - before, sum(executor.ledger.held.values())
+    assert lived <= executor.ledger.peak <= held + 5 * max(1024, lived - held)
+    assert found[0] == found[1]
+
+
 @pytest.mark.parametrize("cell", ["rnn", "lstm", "gru", "stack"])
 def test_derivatives_by_inputs(device, problem, cell):
     found = []
