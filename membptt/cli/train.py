@@ -243,11 +243,10 @@ def run(args, out):
 
 def run_with(comm, args, out):
     """Do what `run` does, together with the other processes of `comm` if there are any."""
-    meter, interrupted, failure = PeakMeter(), False, None
+    interrupted, failure = False, None
     with contextlib.ExitStack() as stack:
-        stack.callback(meter.stop)
         with together(comm):
-            settings, trainer, validation = prepare(args, meter, comm)
+            settings, trainer, validation = prepare(args, stack, comm)
             log = open_log(args, trainer, comm)
             if log is not None:
                 stack.enter_context(log)
@@ -275,8 +274,11 @@ def run_with(comm, args, out):
     return 130 if interrupted else 0
 
 
-def prepare(args, meter, comm):
-    """Return settings, the trainer before its next update, and the validation or None."""
+def prepare(args, stack, comm):
+    """Return settings, the trainer before its next update, and the validation or None.
+
+    The trainer's meter is stopped when `stack` is left.
+    """
     settings, saved = choose_settings(args, 1 if comm is None else comm.Get_size())
     if settings.valid is not None and comm is not None:
         raise ValueError(
@@ -295,6 +297,8 @@ def prepare(args, meter, comm):
     validation = None
     if rest is not None:
         validation = Validation(rest, settings.batch, settings.patience)
+    meter = PeakMeter()  # from here on: neither the text nor what a backend imports is training
+    stack.callback(meter.stop)
     trainer = make_trainer(settings, corpus, meter, comm)
     trainer.executor.verify = args.verify
     if saved is not None:
@@ -332,9 +336,9 @@ def choose_settings(args, processes):
     if given.get("backend") == "auto":
         del given["backend"]
     if args.resume is None:
-        strategy = given.get("strategy", Settings.strategy)
-        chosen = {"backend": best_backend(strategy), "parts": processes}
-        return Settings(**(chosen | given)), None
+        if "backend" not in given:
+            given["backend"] = best_backend(given.get("strategy", Settings.strategy))
+        return Settings(**({"parts": processes} | given)), None
     settings, arrays = load_checkpoint(args.resume)
     return Settings.from_dict(settings, args.resume).resumed(given, args.resume), arrays
 

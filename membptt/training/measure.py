@@ -6,6 +6,8 @@ and Python's own objects are counted too: a promise about bytes can be held agai
 
 import tracemalloc
 
+import numpy.random  # noqa: F401  NumPy loads it at its first use, which would be under the meter
+
 
 class PeakMeter:
     """The most memory in use at once from its making to `stop`, beyond what was in use before.

@@ -107,6 +107,38 @@ def test_the_measured_peak_is_that_of_training_alone(make):
         meter.stop()
 
 
+def test_the_text_is_not_in_the_measured_peak(report, tmp_path):
+    letters = "abc dé\n"
+    found = []
+    for size in (3000, 3_000_000):
+        path = tmp_path / str(size)
+        path.write_text(letters * (size // len(letters)), encoding="utf-8")
+        words = "--text", str(path), "--memory", "6 kB", "--updates", "3"
+        found.append(report(*words)["measured_peak_bytes"])
+    assert found[1] - found[0] < 200_000  # the first run may import what the second finds
+
+
+@pytest.mark.parametrize("backend", ["auto", "cython"])
+def test_an_import_for_a_backend_is_not_in_the_measured_peak(tmp_path, text, backend):
+    """In place of CuPy stands a module that takes 20 MB, and finds no device."""
+    device = "cuda = SimpleNamespace(runtime=SimpleNamespace(getDeviceCount=lambda: 0))"
+    lines = ["import sys", "from types import SimpleNamespace", "concat = None", device]
+    lines += ["held = bytearray(20_000_000)", "print('heavy', file=sys.stderr)"]
+    (tmp_path / "cupy.py").write_text("\n".join(lines))
+    words = ["--text", text, "--steps", "20", "--batch", "3", "--hidden", "8", "--memory", "6 kB"]
+    words += ["--updates", "3", "--backend", backend, "--json"]
+    paths = [str(tmp_path), *sys.path]
+    done = subprocess.run(
+        [sys.executable, "-m", "membptt", "train", *words],
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(paths)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert ("heavy" in done.stderr) == (backend == "auto")  # who names a backend needs no other
+    assert json.loads(done.stdout)["measured_peak_bytes"] < 5_000_000
+
+
 def test_json_is_all_of_stdout(run):
     code, out, err = run("--memory", "4 kB", "--updates", "3", "--json")
     assert code == 0
