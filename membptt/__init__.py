@@ -42,6 +42,7 @@ from membptt.cells import (
     Stack,
 )
 from membptt.executor import (
+    BidirectionalResult,
     Executor,
     Result,
     Stats,
@@ -79,6 +80,7 @@ __all__ = [
     "SGD",
     "Adam",
     "AdamW",
+    "BidirectionalResult",
     "Cell",
     "Corpus",
     "Custom",

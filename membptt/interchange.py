@@ -13,8 +13,8 @@ Files are .npz or .safetensors by their ending; neither can run code when it is 
 """
 
 import os
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, overload
 
 import numpy as np
 
@@ -27,12 +27,14 @@ HEADER = 4096  # bytes, and seldom more than 128, before an array in .npz
 KINDS = {1: RNN, 3: GRU, 4: LSTM}  # by the number of gates
 
 
-def to_torch(cell: Cell) -> Params:
+def to_torch(cell: Cell | Sequence[Cell]) -> Params:
     """Return a cell's parameters as ``state_dict`` of the PyTorch module has them.
 
     Parameters
     ----------
     cell : RNN, GRU, LSTM, or a Stack of one of them with layers of one size
+        Or a pair of cells of one kind and one size, as `bptt_bidirectional` takes it, for a
+        bidirectional module of one layer.
 
     Returns
     -------
@@ -51,6 +53,8 @@ def to_torch(cell: Cell) -> Params:
     >>> {name: array.shape for name, array in mb.to_torch(mb.GRU(5, 2)).items()}
     {'weight_ih_l0': (6, 5), 'weight_hh_l0': (6, 2), 'bias_ih_l0': (6,), 'bias_hh_l0': (6,)}
     """
+    if isinstance(cell, Sequence):
+        return pair_to_torch(cell)
     layers = cell.layers if isinstance(cell, Stack) else [cell]
     if len({(type(layer), layer.hidden_size) for layer in layers}) > 1:
         raise ValueError(f"cell is {cell!r}; PyTorch's layers are of one kind and one size")
@@ -71,7 +75,33 @@ def to_torch(cell: Cell) -> Params:
     return found
 
 
-def from_torch(state_dict: Mapping[str, Any], backend: str = "cython") -> Cell:
+def pair_to_torch(cells):
+    """Return what `to_torch` does, for the cells of both directions."""
+    sizes = [(type(cell), cell.input_size, cell.hidden_size) for cell in cells]
+    if len(cells) != 2 or sizes[0] != sizes[1] or isinstance(cells[0], Stack):
+        raise ValueError(
+            f"cell is {cells!r}; PyTorch has modules for two directions of one kind and one size, "
+            "and no pair of cells for more than one layer"
+        )
+    forward, backward = map(to_torch, cells)
+    return forward | {f"{name}_reverse": value for name, value in backward.items()}
+
+
+@overload
+def from_torch(
+    state_dict: Mapping[str, Any], backend: str = ..., bidirectional: Literal[False] = ...
+) -> Cell: ...
+
+
+@overload
+def from_torch(
+    state_dict: Mapping[str, Any], backend: str = ..., *, bidirectional: Literal[True]
+) -> tuple[Cell, Cell]: ...
+
+
+def from_torch(
+    state_dict: Mapping[str, Any], backend: str = "cython", bidirectional: bool = False
+) -> Cell | tuple[Cell, Cell]:
     """Return the cell with the weights of a PyTorch ``nn.RNN`` (tanh), ``nn.GRU`` or ``nn.LSTM``.
 
     Parameters
@@ -80,18 +110,29 @@ def from_torch(state_dict: Mapping[str, Any], backend: str = "cython") -> Cell:
         ``module.state_dict()``. The kind is told by the number of gates; an ``nn.RNN`` with
         nonlinearity "relu" looks the same and is not the same.
     backend : {"cython", "numpy", "cupy"}
+    bidirectional : bool
+        Whether the module is: of one layer then.
 
     Returns
     -------
     RNN, GRU, LSTM or Stack
-        A Stack if there is more than one layer.
+        A Stack if there is more than one layer. With `bidirectional` the pair of cells that
+        `bptt_bidirectional` takes; rows of its head are in the order of the module's outputs.
 
     Raises
     ------
     ValueError
-        If an entry is missing or of another shape, or the module is bidirectional or projects.
+        If an entry is missing or of another shape, or the module is bidirectional where it should
+        not be or has several such layers, or projects.
     """
     given = {name: on_host(value) for name, value in state_dict.items()}
+    if bidirectional:
+        return pair_from_torch(given, backend)
+    if "weight_ih_l0_reverse" in given:
+        raise ValueError(
+            "state_dict has weight_ih_l0_reverse, of a bidirectional module; give "
+            "bidirectional=True, for a pair of cells"
+        )
     layers: list[Cell] = []
     while f"weight_ih_l{len(layers)}" in given:
         layers.append(layer_from_torch(given, len(layers), backend))
@@ -100,11 +141,33 @@ def from_torch(state_dict: Mapping[str, Any], backend: str = "cython") -> Cell:
             "state_dict has no weight_ih_l0; give that of an nn.RNN, nn.GRU or nn.LSTM: "
             "module.state_dict()"
         )
-    if given:
-        raise ValueError(
-            f"state_dict has {min(given)}, which no layer here has (one direction, no projection)"
-        )
+    check_all_taken(given)
     return layers[0] if len(layers) == 1 else Stack(layers)
+
+
+def pair_from_torch(given, backend):
+    """Return the cells of both directions."""
+    suffixes = "", "_reverse"
+    for suffix in suffixes:
+        if f"weight_ih_l0{suffix}" not in given:
+            raise ValueError(
+                f"state_dict has no weight_ih_l0{suffix}; give that of a module with "
+                "bidirectional=True, or leave that out here"
+            )
+    if "weight_ih_l1" in given:
+        raise ValueError(
+            "state_dict has weight_ih_l1, a layer that reads both directions of the one beneath, "
+            "which no pair of cells does; give one layer"
+        )
+    forward, backward = (layer_from_torch(given, 0, backend, suffix) for suffix in suffixes)
+    check_all_taken(given)
+    return forward, backward
+
+
+def check_all_taken(given):
+    """Raise if entries are left."""
+    if given:
+        raise ValueError(f"state_dict has {min(given)}, which no layer here has (no projection)")
 
 
 def on_host(value):
@@ -112,9 +175,11 @@ def on_host(value):
     return value.detach().cpu().numpy() if hasattr(value, "detach") else to_host(value)
 
 
-def layer_from_torch(given, number, backend):
+def layer_from_torch(given, number, backend, suffix=""):
     """Return one layer, and take its entries out of `given`."""
-    names = [f"{name}_l{number}" for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")]
+    names = [
+        f"{name}_l{number}{suffix}" for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
+    ]
     weight_ih = given.pop(names[0])
     weight_hh = given.pop(names[1], None)
     if weight_hh is None or weight_hh.ndim != 2 or weight_ih.ndim != 2:

@@ -66,7 +66,14 @@ def test_modules_compute_the_same(kind, count, bias):
     [
         (lambda d: d.clear(), "state_dict has no weight_ih_l0"),
         (lambda d: d.pop("weight_hh_l0"), "weight_ih_l0 without a matrix weight_hh_l0"),
-        (lambda d: d.update(weight_ih_l0_reverse=d["weight_ih_l0"]), "has weight_ih_l0_reverse"),
+        (
+            lambda d: d.update(weight_ih_l0_reverse=d["weight_ih_l0"]),
+            "has weight_ih_l0_reverse, of a bidirectional module; give bidirectional=True",
+        ),
+        (
+            lambda d: d.update(weight_hr_l0=np.zeros((2, 7))),
+            r"has weight_hr_l0, which .* \(no proj",
+        ),
         (lambda d: d.update(bias_ih_l0=np.zeros(3)), r"bias_ih_l0 has shape \(3,\); give \(28,\)"),
         (lambda d: d.update(weight_hh_l0=np.zeros((14, 7))), "with G 1, 3 or 4 gates"),
     ],
@@ -76,6 +83,54 @@ def test_a_state_dict_that_does_not_fit(change, message):
     change(found)
     with pytest.raises(ValueError, match=message):
         mb.from_torch(found)
+
+
+@pytest.mark.parametrize("kind", [RNN, GRU, LSTM])
+def test_both_directions_there_and_back(kind):
+    cells = tuple(kind(5, 7, "float64", seed) for seed in (1, 2))
+    found = mb.to_torch(cells)
+    assert set(found) == {f"{k}{end}" for k in mb.to_torch(cells[0]) for end in ("", "_reverse")}
+    again = mb.from_torch(found, "numpy", bidirectional=True)
+    assert all(same(*pair) for pair in zip(cells, again, strict=True))
+    assert not same(*again) and again[1].backend == "numpy"
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (
+            lambda d: d.pop("weight_ih_l0_reverse"),
+            "has no weight_ih_l0_reverse; give that of a mod",
+        ),
+        (lambda d: d.pop("weight_ih_l0"), "has no weight_ih_l0; give that of a module with"),
+        (lambda d: d.pop("weight_hh_l0_reverse"), "without a matrix weight_hh_l0_reverse"),
+        (
+            lambda d: d.update(weight_ih_l1=np.zeros((28, 14))),
+            "has weight_ih_l1, a layer that reads",
+        ),
+        (lambda d: d.update(weight_hr_l0=np.zeros((2, 7))), "has weight_hr_l0, which no layer"),
+    ],
+)
+def test_a_state_dict_of_both_directions_that_does_not_fit(change, message):
+    found = mb.to_torch((LSTM(3, 7), LSTM(3, 7)))
+    change(found)
+    with pytest.raises(ValueError, match=message):
+        mb.from_torch(found, bidirectional=True)
+
+
+@pytest.mark.parametrize(
+    "cells",
+    [
+        (LSTM(3, 7),),
+        (LSTM(3, 7), LSTM(3, 8)),
+        (LSTM(3, 7), LSTM(4, 7)),
+        (LSTM(3, 7), GRU(3, 7)),
+        (Stack([RNN(3, 7), RNN(7, 7)]),) * 2,
+    ],
+)
+def test_pairs_that_pytorch_has_not(cells):
+    with pytest.raises(ValueError, match="modules for two directions of one kind and one size"):
+        mb.to_torch(cells)
 
 
 def test_cells_that_pytorch_has_not():

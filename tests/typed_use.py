@@ -62,6 +62,15 @@ def main() -> float:
     plan = mb.schedule(1000, mb.Units(77, alpha=3), strategy="optimal")
     factor: float = plan.time_factor(backward_ratio=2.0)
     shapes: list[tuple[int, ...]] = [array.shape for array in mb.to_torch(rnn).values()]
+    pair = mb.from_torch(mb.to_torch((rnn, rnn)), bidirectional=True)
+    both = mb.bptt_bidirectional(
+        pair,
+        dense,
+        mb.LinearHead(8, 1).with_targets(np.zeros((6, 2, 1), np.float32)),
+        mb.schedule(6, 640, cell=rnn, batch=2),
+    )
+    ends: list[NDArray[np.float32]] = [state[0] for state in both.state]
+    assert len(ends) == 2 and type(mb.from_torch(mb.to_torch(rnn)).hidden_size) is int
     return full.loss + loss + again.loss + least + factor + steps + len(shapes)
 
 

@@ -129,6 +129,12 @@ class Cell:
         first_row = integer("first_row", first_row, minimum=0)
         self.noise = replace(self.noise, draw=draw, first_row=first_row)
 
+    def reseeded(self):
+        """Return this cell with other masks, for a network where another cell has its seed."""
+        other = copy.copy(self)
+        other.noise = self.noise.reseeded()
+        return other
+
     def at(self, step):
         """Return this cell with the noise of `step`, counted from 1: itself if it has none."""
         if not self.noise.wanted:

@@ -18,7 +18,7 @@ and nothing is kept between forward and backward. The hash is the output functio
 (Steele, Lea and Flood 2014), a few operations on whole numbers, the same on every library.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from membptt.arrays import namespace
 from membptt.checks import fraction
@@ -74,6 +74,10 @@ class Noise:
         """Return the probabilities that are not 0, by name."""
         names = ("dropout", "recurrent_dropout", "zoneout")
         return {name: getattr(self, name) for name in names if getattr(self, name)}
+
+    def reseeded(self):
+        """Return noise with other masks: those of a seed that follows from this one."""
+        return replace(self, seed=scrambled((self.seed + GOLDEN) % WORD))
 
     # -- what cells call ---------------------------------------------------------------------------
 

@@ -144,6 +144,12 @@ class Stack(Cell):
             layer.set_noise(draw, first_row)
         super().set_noise(draw, first_row)
 
+    def reseeded(self):
+        """Return this stack with other masks in every layer and between them."""
+        other = super().reseeded()
+        other.layers = [layer.reseeded() for layer in other.layers]
+        return other
+
     def at(self, step):
         """Return this stack with the noise of `step`, counted from 1: itself if it has none."""
         if not (self.noise.wanted or any(layer.noise.wanted for layer in self.layers)):

@@ -5,10 +5,11 @@ from membptt.executor.disk import disk_schedule
 from membptt.executor.evaluate import evaluate
 from membptt.executor.executor import Executor, bptt
 from membptt.executor.expand import expand_schedule
-from membptt.executor.result import Result, Stats
+from membptt.executor.result import BidirectionalResult, Result, Stats
 from membptt.executor.stream import bptt_stream
 
 __all__ = [
+    "BidirectionalResult",
     "Executor",
     "Result",
     "Stats",

@@ -26,7 +26,7 @@ from membptt.arrays import all_finite, array_module, namespace
 from membptt.cells import Cell
 from membptt.executor.evaluate import hidden_states
 from membptt.executor.executor import Executor
-from membptt.executor.result import Result, Stats
+from membptt.executor.result import BidirectionalResult, Stats
 from membptt.executor.window import check_cell, check_inputs, check_window, raise_not_finite
 from membptt.schedules import Schedule
 from membptt.types import Array, Inputs, State
@@ -42,7 +42,7 @@ def bptt_bidirectional(
     state: Sequence[State | None] = (None, None),
     outputs: Array | None = None,
     threads: int | None = None,
-) -> Result:
+) -> BidirectionalResult:
     """Back-propagate through a network that reads the sequence in both directions.
 
     Parameters
@@ -67,11 +67,9 @@ def bptt_bidirectional(
 
     Returns
     -------
-    Result
-        ``grads`` has ``forward.W_x``, ``backward.W_x`` and so on for the cells' parameters, and
-        ``W_y`` and ``b_y``. ``state`` and ``state_grad`` are pairs, one for each cell. ``stats``
-        add up both chains and the sweep; ``peak_bytes`` and ``arena_bytes`` are the larger ones,
-        ``outputs_bytes`` is the size of the array of outputs.
+    BidirectionalResult
+        Its ``stats`` add up both chains and the sweep; ``peak_bytes`` and ``arena_bytes`` are the
+        larger ones, ``outputs_bytes`` is the size of the array of outputs.
 
     Raises
     ------
@@ -82,12 +80,16 @@ def bptt_bidirectional(
     -----
     Bidirectional networks: Schuster and Paliwal (1997). Loss and gradients have the same bits under
     every schedule.
+
+    Cells with noise have masks of their own in each direction, also where both were given one seed:
+    the backward cell's are not those that it has in `membptt.bptt`.
     """
     started = time.perf_counter()
     cells, states = pair("cells", cells), pair("state", state)
     both = schedule if isinstance(schedule, tuple | list) else (schedule, schedule)
     schedules = pair("schedule", both)
     check_alike(cells)
+    cells = cells[0], cells[1].reseeded()
     checked = [check_inputs(cell, inputs) for cell in cells]
     steps, batch = checked[0].shape[:2]
     check_together(cells, head, steps, batch)
@@ -100,14 +102,24 @@ def bptt_bidirectional(
         Executor(cell, plan, batch)
         windows.append((each, half, check_window(cell, each, half, enters, plan.steps, batch)))
     sweep(cells[0], *windows[0], threads)
+    first, second = cells[0].params | inner.params, cells[1].params | outer.params
+    kept = [outputs, *first.values(), *windows[0][2]]  # by others, while the backward cell runs
     try:
-        back = Executor(cells[1], schedules[1], batch, threads=threads).run(
-            backwards(checked[1]), outer, windows[1][2]
-        )
+        back = run(cells[1], schedules[1], (backwards(checked[1]), *windows[1][1:]), threads, kept)
     except (ValueError, FloatingPointError) as error:
         raise type(error)(f"the backward cell, whose step 1 is the last one: {error}") from None
-    forth = Executor(cells[0], schedules[0], batch, threads=threads).run(*windows[0])
+    kept = [outputs, *second.values(), *windows[1][2]]
+    kept += [*back.grads.values(), *back.state, *back.state_grad]
+    forth = run(cells[0], schedules[0], windows[0], threads, kept)
     return joined(forth, back, outputs.nbytes, time.perf_counter() - started)
+
+
+def run(cell, plan, window, threads, kept):
+    """Return the result of one chain; `kept` are the arrays that others hold on a device."""
+    executor = Executor(cell, plan, window[0].shape[1], threads=threads)
+    if executor.ledger is not None:
+        executor.ledger.hold("the other chain", sum(array.nbytes for array in kept))
+    return executor.run(*window)
 
 
 def pair(name, values):
@@ -198,6 +210,11 @@ class Half:
     first: int
     kernel = None
 
+    @property
+    def rows(self):
+        """What serves the targets of a step; see `membptt.training.heads.BoundHead`."""
+        return self.bound.rows
+
 
 class Outer(Half):
     """The backward cell's half: adds its share to the outputs, and leaves dL/dy in their place."""
@@ -265,7 +282,7 @@ def joined(forth, back, outputs_bytes, seconds):
     }
     sums["forward_steps"] += forth.stats.backward_steps  # the sweep
     stats = Stats(**sums | largest | {"outputs_bytes": outputs_bytes, "seconds": seconds})
-    return Result(
+    return BidirectionalResult(
         back.loss,
         grads,
         (forth.state, back.state),

@@ -221,10 +221,9 @@ def temporary_nbytes(cell, bound, batch, input_grads=False):
     inputs = batch * prod(cell.input_shape) if input_grads else 0
     step = max(largest(cell.params), inputs)
     step += sum(temporary_numbers(layer, batch, noise) for layer in layers)
-    outputs = getattr(getattr(bound, "head", None), "outputs", 0)
-    # The head works while the states of all layers wait; a mask takes more arrays.
-    masked = getattr(bound, "mask", None) is not None or getattr(bound, "ends", None) is not None
-    head = (4 + 2 * masked) * batch * (outputs + 2) + largest(bound.params)
+    outputs = max((value.shape[-1] for value in bound.params.values()), default=0)
+    # The head works while the states of all layers wait.
+    head = 6 * batch * (outputs + 2) + largest(bound.params)
     head += 4 * prod(layers[-1].hidden_shapes(batch)[0])
     head += 4 * sum(map(prod, cell.hidden_shapes(batch)))
     return (16 + max(step, head)) * cell.dtype.itemsize

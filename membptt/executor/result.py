@@ -59,6 +59,31 @@ class Stats:
 
 
 @dataclass(frozen=True)
+class BidirectionalResult:
+    """Loss, gradients and last states of one run in both directions.
+
+    Attributes
+    ----------
+    loss : float
+        Mean over the steps and the batch.
+    grads : dict of numpy.ndarray
+        ``forward.W_x``, ``backward.W_x`` and so on for the cells' parameters, and those of the
+        head by their own names.
+    state : pair of tuples of numpy.ndarray
+        The hidden state of the forward cell after step T, and of the backward cell after step 1.
+    state_grad : pair of tuples of numpy.ndarray
+        The derivative by the initial hidden state of each cell.
+    stats : Stats
+    """
+
+    loss: float
+    grads: Params
+    state: tuple[State, State]
+    state_grad: tuple[State, State]
+    stats: Stats
+
+
+@dataclass(frozen=True)
 class Result:
     """Loss, gradients and last state of one run.
 

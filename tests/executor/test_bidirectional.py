@@ -4,18 +4,20 @@ import numpy as np
 import pytest
 
 import membptt as mb
-from membptt.interchange import to_torch
 
 # steps, batch, inputs, units forward and backward, classes
 T, B, D, H, K, V = 13, 3, 4, 5, 6, 3
 KINDS = {"rnn": mb.RNN, "lstm": mb.LSTM, "gru": mb.GRU}
 
 
-def network(kind="lstm", backend="cython", dtype="float64", sizes=(H, K), outputs="softmax"):
+def network(
+    kind="lstm", backend="cython", dtype="float64", sizes=(H, K), outputs="softmax", **noise
+):
     """Return cells, inputs, a bound head and a state for each cell."""
     rng = np.random.default_rng(1)
     cells = tuple(
-        KINDS[kind](D, size, dtype, seed, backend) for seed, size in enumerate(sizes, start=1)
+        KINDS[kind](D, size, dtype, seed, backend, **noise)
+        for seed, size in enumerate(sizes, start=1)
     )
     inputs = rng.normal(size=(T, B, D)).astype(dtype)
     if outputs == "softmax":
@@ -43,11 +45,11 @@ def loss_of(cells, inputs, head, states):
     W, b = head.params["W_y"], head.params["b_y"]
     (forward, backward), (f, g) = cells, states
     ahead, behind = [], []
-    for x in inputs:
-        f, _ = forward.forward_step(x, f)
+    for step, x in enumerate(inputs, start=1):
+        f, _ = forward.at(step).forward_step(x, f)
         ahead.append(f[0])
-    for x in inputs[::-1]:
-        g, _ = backward.forward_step(x, g)
+    for step, x in enumerate(inputs[::-1], start=1):
+        g, _ = backward.reseeded().at(step).forward_step(x, g)
         behind.append(g[0])
     size = forward.hidden_size
     return sum(
@@ -56,10 +58,17 @@ def loss_of(cells, inputs, head, states):
     )
 
 
-@pytest.mark.parametrize("outputs", ["softmax", "squared error"])
+@pytest.mark.parametrize(
+    ("outputs", "noise"),
+    [
+        ("softmax", {}),
+        ("squared error", {}),
+        ("softmax", {"recurrent_dropout": 0.5, "zoneout": 0.3}),
+    ],
+)
 @pytest.mark.parametrize("kind", KINDS)
-def test_loss_and_gradients_are_those_of_the_whole_network(kind, outputs):
-    cells, inputs, head, states = network(kind, "numpy", outputs=outputs)
+def test_loss_and_gradients_are_those_of_the_whole_network(kind, outputs, noise):
+    cells, inputs, head, states = network(kind, "numpy", outputs=outputs, **noise)
     found = mb.bptt_bidirectional(cells, inputs, head, plans(cells), states)
     assert found.loss == pytest.approx(loss_of(cells, inputs, head, states), rel=1e-13)
     owners = {"forward": cells[0].params, "backward": cells[1].params}
@@ -81,19 +90,38 @@ def test_loss_and_gradients_are_those_of_the_whole_network(kind, outputs):
             assert gradient[index] == pytest.approx(wanted, rel=1e-6, abs=1e-9), name
 
 
+def test_directions_with_one_seed_have_masks_of_their_own():
+    noise = {"recurrent_dropout": 0.5, "zoneout": 0.3}
+    layers = [mb.GRU(D, H, seed=7, **noise), mb.LSTM(H, H, seed=8)]
+    stack, ones = mb.Stack(layers, dropout=0.5, seed=7), np.ones((20, 30))
+    other = stack.reseeded()
+    pairs = [(stack.noise.between, other.noise.between)]
+    pairs += [
+        (one.noise.recurrent, two.noise.recurrent)
+        for one, two in zip(stack.layers[:1], other.layers[:1], strict=True)
+    ]
+    for one, two in pairs:
+        more = (1,) if one.__name__ == "between" else ()
+        assert 0.3 < (one(ones, *more) == two(ones, *more)).mean() < 0.7
+    # One cell for both directions, on a sequence that reads the same from both ends.
+    cell = mb.LSTM(D, H, "float64", zoneout=0.5)
+    inputs = np.ones((T, B, D))
+    head = mb.LinearHead(2 * H, V, "float64").with_targets(np.zeros((T, B, V)))
+    found = mb.bptt_bidirectional((cell, cell), inputs, head, plans((cell, cell)))
+    assert (found.state[0][0] != found.state[1][0]).any()
+    cell.set_noise(None)
+    found = mb.bptt_bidirectional((cell, cell), inputs, head, plans((cell, cell)))
+    assert (found.state[0][0] == found.state[1][0]).all()
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_pytorch_has_the_same(kind):
     torch = pytest.importorskip("torch", reason="pip install torch")
-    cells, inputs, head, _ = network(kind, sizes=(H, H))
-    module = getattr(torch.nn, {"rnn": "RNN", "lstm": "LSTM", "gru": "GRU"}[kind])(
-        D, H, bidirectional=True
-    ).double()
-    weights = {
-        name + suffix: torch.from_numpy(value)
-        for cell, suffix in zip(cells, ("", "_reverse"), strict=True)
-        for name, value in to_torch(cell).items()
-    }
-    module.load_state_dict(weights)
+    name = {"rnn": "RNN", "lstm": "LSTM", "gru": "GRU"}[kind]
+    _, inputs, head, _ = network(kind, sizes=(H, H))
+    torch.manual_seed(0)
+    module = getattr(torch.nn, name)(D, H, bidirectional=True).double()
+    cells = mb.from_torch(module.state_dict(), bidirectional=True)
     W = torch.tensor(head.params["W_y"], requires_grad=True)
     h, _ = module(torch.from_numpy(inputs))
     y = (h @ W + torch.from_numpy(head.params["b_y"])).reshape(T * B, V)
@@ -103,11 +131,14 @@ def test_pytorch_has_the_same(kind):
     assert found.loss == pytest.approx(loss.item(), rel=1e-12)
     np.testing.assert_allclose(found.grads["W_y"], W.grad, rtol=1e-9, atol=1e-12)
     for direction, suffix in (("forward", ""), ("backward", "_reverse")):
-        for ours, theirs in (("W_x", "weight_ih_l0"), ("W_h", "weight_hh_l0")):
-            wanted = getattr(module, theirs + suffix).grad.T
+        for ours, theirs in (("W_x", "weight_ih_l0"), ("W_h", "weight_hh_l0"), ("b", "bias_ih_l0")):
+            wanted = getattr(module, theirs + suffix).grad.numpy().T
             np.testing.assert_allclose(
                 found.grads[f"{direction}.{ours}"], wanted, rtol=1e-9, atol=1e-12
             )
+    again = getattr(torch.nn, name)(D, H, bidirectional=True).double()
+    again.load_state_dict({k: torch.from_numpy(v) for k, v in mb.to_torch(cells).items()})
+    np.testing.assert_allclose(again(torch.from_numpy(inputs))[0].detach(), h.detach(), rtol=1e-12)
 
 
 @pytest.mark.parametrize("backend", ["numpy", "cython"])

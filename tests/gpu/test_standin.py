@@ -147,6 +147,30 @@ def test_options_have_the_bits_of_numpy_and_are_in_the_ledger(
     assert found[0] == found[1]
 
 
+@pytest.mark.parametrize("size", [(3, 5, 7, 6), (64, 3, 8, 3), (3, 3, 5, 64)], ids=str)
+@pytest.mark.parametrize("cell", ["rnn", "lstm", "gru", "stack"])
+@pytest.mark.parametrize("tokens", [True, False])
+def test_both_directions(device, problem, bits, tokens, cell, size):
+    B, I, H, V = size  # noqa: E741
+    found = []
+    for backend in ("numpy", "cupy"):
+        before = device.counts.live
+        sizes = 29, B, I, H, V, "float32", tokens
+        network, inputs, head, state = problem(backend, cell, *sizes)
+        cells = network, mb.GRU(I, 4, seed=2, backend=backend)
+        wide = type(head.head)(H + 4, V, "float32", 1, backend).with_targets(head.targets)
+        states = state, cells[1].zero_state(B)
+        del head
+        plans = tuple(plan(each, 29, B) for each in cells)
+        device.counts.begin()
+        result = mb.bptt_bidirectional(cells, inputs, wide, plans, states)
+        arrays_of = [*result.grads.values(), *sum(result.state + result.state_grad, ())]
+        found.append([result.loss, *(arrays.to_host(each).tobytes() for each in arrays_of)])
+    assert found[0] == found[1]
+    assert {type(array) for array in arrays_of} == {device.ndarray}
+    assert device.counts.peak - before <= result.stats.device_peak_bytes
+
+
 @pytest.mark.parametrize("cell", ["rnn", "lstm", "gru", "stack"])
 def test_derivatives_by_inputs(device, problem, cell):
     found = []
