@@ -181,13 +181,6 @@ def test_files_that_do_not_fit(tmp_path):
             call(tmp_path / "weights.pt", cell.params)
 
 
-def test_without_safetensors_the_extra_is_named(tmp_path, monkeypatch):
-    monkeypatch.setitem(__import__("sys").modules, "safetensors.numpy", None)
-    monkeypatch.setitem(__import__("sys").modules, "safetensors", None)
-    with pytest.raises(ValueError, match=r"pip install 'membptt\[safetensors\]'"):
-        mb.save_params(tmp_path / "weights.safetensors", LSTM(3, 4).params)
-
-
 def test_a_pickle_is_never_loaded(tmp_path):
     path = tmp_path / "weights.npz"
     np.savez(path, W_x=np.array([{"a": 1}], dtype=object))

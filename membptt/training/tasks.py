@@ -150,7 +150,9 @@ def digits(batch=None, part="train", seed=0, dtype="float32"):
     try:
         from sklearn.datasets import load_digits
     except ImportError:
-        raise ValueError('digits need scikit-learn; install "membptt[tasks]"') from None
+        raise ValueError(
+            "digits need scikit-learn, which is not installed; pip install 'membptt[tasks]'"
+        ) from None
     if part not in ("train", "test"):
         raise ValueError(f'part is {part!r}; give "train" or "test"')
     images, classes = load_digits(return_X_y=True)

@@ -57,7 +57,8 @@ def save_curve(curve, path, backward_ratio=2.0):
         from matplotlib.figure import Figure
     except ImportError:
         raise ValueError(
-            f'{path} needs matplotlib; install "membptt[plot]", or give a name that ends in .svg'
+            f"file {str(path)!r} needs matplotlib, which is not installed; pip install "
+            "'membptt[plot]', or give .svg"
         ) from None
     figure = Figure(figsize=(7.6, 4.2), dpi=144)
     axes = figure.subplots()

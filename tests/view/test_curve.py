@@ -1,6 +1,5 @@
 """The drawing and the table of the trade-off."""
 
-import sys
 from xml.etree import ElementTree
 
 import pytest
@@ -29,12 +28,6 @@ def test_the_table_is_short_and_ends_at_full_bptt():
     assert len(lines) <= 25
     assert lines[0].split() == ["memory", "of", "full", "hsm", "optimal"]
     assert lines[-1].split() == ["1500", "100.00%", "1.000", "1.000"]
-
-
-def test_a_png_needs_matplotlib(tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    with pytest.raises(ValueError, match=r'install "membptt\[plot\]"'):
-        save_curve(trade_off(5), tmp_path / "curve.png")
 
 
 def test_png(tmp_path):
