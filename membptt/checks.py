@@ -8,10 +8,11 @@ import sys
 import numpy as np
 
 DTYPES = ("float32", "float64")
+MOST = 2**31 - 1  # of a size, so that arrays and compiled code can count what several make
 CHECKED = 2**16  # elements under a mask that are checked at a time, over a copy
 
 
-def integer(name, value, *, minimum=None):
+def integer(name, value, *, minimum=None, maximum=None):
     """Return `value` as an int, or say in one line why it is not one.
 
     Parameters
@@ -20,15 +21,15 @@ def integer(name, value, *, minimum=None):
         What the user calls the argument.
     value : int or numpy integer or whole float
         Booleans are refused: ``steps=True`` is a slip, not a length.
-    minimum : int, optional
-        The least value allowed.
+    minimum, maximum : int, optional
+        The least and the largest value allowed.
 
     Raises
     ------
     TypeError
         If `value` is not a number.
     ValueError
-        If it is not whole, or below `minimum`.
+        If it is not whole, below `minimum` or above `maximum`.
     """
     if isinstance(value, bool) or type(value).__name__ == "bool_":
         raise TypeError(f"{name} is {value!r}, a truth value; give a whole number")
@@ -44,6 +45,8 @@ def integer(name, value, *, minimum=None):
         ) from None
     if minimum is not None and whole < minimum:
         raise ValueError(f"{name} is {whole}; give at least {minimum}")
+    if maximum is not None and whole > maximum:
+        raise ValueError(f"{name} is {whole}; give at most {maximum}")
     return whole
 
 

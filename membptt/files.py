@@ -118,8 +118,8 @@ def read_arrays(file, most=0):
     Raises
     ------
     zipfile.BadZipFile
-        If it is not an archive, or unpacks to more; a cut or altered one makes the readers raise
-        almost anything.
+        If it is not an archive of arrays, or unpacks to more; a cut or altered one makes the
+        readers raise almost anything.
     """
     if not zipfile.is_zipfile(file):
         raise zipfile.BadZipFile("not an archive")
@@ -129,4 +129,8 @@ def read_arrays(file, most=0):
         nbytes = sum(entry.file_size for entry in found.zip.infolist())
         if nbytes > most:
             raise zipfile.BadZipFile(f"unpacks to {nbytes} bytes, more than {most}")
-        return {name: found[name] for name in found.files}
+        content = {name: found[name] for name in found.files}
+    for name, value in content.items():
+        if not isinstance(value, np.ndarray):  # NumPy returns the bytes of what is no .npy
+            raise zipfile.BadZipFile(f"{name} is no array")
+    return content

@@ -1,6 +1,7 @@
 """Weights to PyTorch and back, and to files and back."""
 
 import tracemalloc
+import zipfile
 
 import numpy as np
 import pytest
@@ -185,6 +186,14 @@ def test_a_pickle_is_never_loaded(tmp_path):
     path = tmp_path / "weights.npz"
     np.savez(path, W_x=np.array([{"a": 1}], dtype=object))
     with pytest.raises(ValueError, match="cannot be read"):
+        mb.load_params(path, LSTM(3, 4).params)
+
+
+def test_a_member_that_is_no_array(tmp_path):
+    path = tmp_path / "weights.npz"
+    with zipfile.ZipFile(path, "w") as target:
+        target.writestr("W_x.npy", b"no array")
+    with pytest.raises(ValueError, match=r"cannot be read \(W_x is no array\)"):
         mb.load_params(path, LSTM(3, 4).params)
 
 

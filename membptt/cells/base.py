@@ -18,7 +18,7 @@ import numpy as np
 
 from membptt.arrays import add_rows, array_module, check_backend, from_host, namespace
 from membptt.cells.noise import Noise
-from membptt.checks import check_dtype, integer
+from membptt.checks import MOST, check_dtype, integer
 from membptt.types import Array, State
 
 
@@ -82,8 +82,8 @@ class Cell:
         recurrent_dropout: float = 0.0,
         zoneout: float = 0.0,
     ) -> None:
-        self.input_size = integer("input_size", input_size, minimum=1)
-        self.hidden_size = integer("hidden_size", hidden_size, minimum=1)
+        self.input_size = integer("input_size", input_size, minimum=1, maximum=MOST)
+        self.hidden_size = integer("hidden_size", hidden_size, minimum=1, maximum=MOST)
         self.dtype = check_dtype(dtype)
         self.backend = check_backend(backend)
         seed = integer("seed", seed, minimum=0)

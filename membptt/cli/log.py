@@ -51,18 +51,18 @@ def csv_line(record):
 def json_update(line):
     """Return the number of updates of a line of JSON."""
     record = json.loads(line)
-    return known(record["kind"], record["update"])
+    return known(record["kind"], record["update"], set(record).issubset(KEYS))
 
 
 def csv_update(line):
     """Return the number of updates of a line of CSV."""
-    kind, update, *_ = line.decode().split(",")
-    return known(kind, int(update))
+    kind, update, *others = line.decode().split(",")
+    return known(kind, int(update), len(others) == len(KEYS) - 2)
 
 
-def known(kind, update):
+def known(kind, update, keys_fit):
     """Return the number of updates of a record, or raise a ValueError if it is none of ours."""
-    if kind not in KINDS or type(update) is not int:
+    if kind not in KINDS or type(update) is not int or not keys_fit:
         raise ValueError(f"{kind} {update}")
     return update
 

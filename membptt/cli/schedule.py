@@ -43,7 +43,7 @@ def add_arguments(subparsers):
     )
     parser.add_argument("--steps", type=whole, required=True, help="T, the length of the sequence")
     budget = parser.add_mutually_exclusive_group(required=True)
-    budget.add_argument("--memory", help='bytes for saved states, such as "2 MiB"')
+    budget.add_argument("--memory", metavar="BYTES", help='for saved states, such as "2 MiB"')
     budget.add_argument("--units", type=whole, help="memory as the strategy counts it")
     budget.add_argument(
         "--max-slowdown",
@@ -116,18 +116,20 @@ def run(args, out):
     """
     if args.curve is not None:
         return run_curve(args, out)
+    if args.prove:
+        check_provable(args.steps)
     planned, timed = plan(args), None
     if args.measure:  # after planning: wrong arguments are told at once
         timed = Timed(args)
         planned = plan(args, timed)
+    if args.html == "":
+        raise ValueError("--html is ''; give a file, such as schedule.html")
+    if args.html or args.compare:  # before anything is printed: it may not be possible
+        write_html(args, planned)
     if args.actions:
         for line in table(planned):
             print(line, file=out)
     print(summary(planned), file=out)
-    if args.html == "":
-        raise ValueError("--html is ''; give a file, such as schedule.html")
-    if args.html or args.compare:
-        write_html(args, planned)
     result, code = report(planned), 0
     if timed is not None:
         result |= timed.report(planned, out)
@@ -185,10 +187,10 @@ def run_curve(args, out):
         if getattr(args, name):
             raise ValueError(f"--{name} was given with --curve; leave it out, or give a budget")
     curve = trade_off(args.steps, **counted_with(args))
-    for line in curve_table(curve):
-        print(line, file=out)
     if args.curve:
         save_curve(curve, args.curve)
+    for line in curve_table(curve):
+        print(line, file=out)
     costs = {
         name: [None if isnan(cost) else int(cost) for cost in row.tolist()]
         for name, row in curve.forward_steps.items()
@@ -209,13 +211,17 @@ def write_json(args, out, result):
         print(json.dumps(result))
 
 
+def check_provable(steps):
+    """Raise unless a schedule of so many steps is small enough to be proved."""
+    if steps > MOST_STEPS:
+        raise ValueError(
+            f"--steps is {steps} with --prove, which looks at every schedule; give at most "
+            f"{MOST_STEPS}"
+        )
+
+
 def proved(args, planned):
     """Return the proof of a small schedule, on the user's cell if there is one."""
-    if planned.steps > MOST_STEPS:
-        raise ValueError(
-            f"--steps is {planned.steps} with --prove, which looks at every schedule; "
-            f"give at most {MOST_STEPS}"
-        )
     sizes = counted_with(args)
     return prove(planned, sizes.get("cell"), sizes.get("batch", 1))
 

@@ -20,6 +20,7 @@ from membptt.solver.disk import Intervals, inner_budget, shortest_interval
 from membptt.solver.expand import ExpandCost
 from membptt.solver.lookahead import least_budget, lookahead
 
+WORK_LIMIT = 10**12  # comparisons of a planner: minutes at most, and nothing interrupts them
 TABLE_LIMIT = 2**30  # bytes; a planner must not be the memory hog it is there to prevent
 LARGEST = 2**63 - 1
 
@@ -528,7 +529,7 @@ def table_bytes(steps, units, tables, itemsize=None):
 
 
 def check_tables(name, steps, units, tables, itemsize=None):
-    """Refuse tables above `TABLE_LIMIT` before anything is allocated."""
+    """Refuse tables above `TABLE_LIMIT` or `WORK_LIMIT` before anything is allocated."""
     if steps > 2**31:
         raise OverflowError(f"steps is {steps}; {name} counts in 64 bits, give at most {2**31}")
     need = table_bytes(steps, units, tables, itemsize)
@@ -536,6 +537,13 @@ def check_tables(name, steps, units, tables, itemsize=None):
         raise ValueError(
             f"strategy {name} for {steps} steps and {units} units needs tables of "
             f"{format_bytes(need)}, above the limit of {format_bytes(TABLE_LIMIT)}; "
+            'strategies "near-optimal", "hsm" and "ism" need no table that long'
+        )
+    work = steps * steps * units
+    if work > WORK_LIMIT:
+        raise ValueError(
+            f"strategy {name} for {steps} steps and {units} units makes {work:.0e} comparisons, "
+            f"above the limit of {WORK_LIMIT:.0e}; "
             'strategies "near-optimal", "hsm" and "ism" need no table that long'
         )
 

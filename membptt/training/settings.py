@@ -32,6 +32,8 @@ CELLS = {
     "ln-rnn": LayerNormRNN,
     "ln-gru": LayerNormGRU,
 }
+PLAIN = ("lstm", "rnn", "gru")  # whose internal states can be reduced
+MOST_LAYERS = 1000  # each is made before it is known whether memory has room for all
 OPTIMIZERS = {"adam": Adam, "adamw": AdamW, "sgd": SGD}
 MEMORY = "2MiB"
 
@@ -326,6 +328,12 @@ def make_cell(
     `internal` is the format of reduced internal states, None for exact ones; `dropout` is that
     between layers; other `options` are each cell's own.
     """
+    if layers > MOST_LAYERS:
+        raise ValueError(f"layers is {layers}; give at most {MOST_LAYERS}")
+    if internal is not None and kind not in PLAIN:
+        raise ValueError(
+            f"internal is {internal!r} with cell {kind}; it is for cell {', '.join(PLAIN)}"
+        )
     sizes = [inputs] + [hidden] * layers
     cells = [
         CELLS[kind](size, hidden, dtype, seed + number, backend, **options)

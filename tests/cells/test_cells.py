@@ -62,6 +62,8 @@ def test_the_global_random_state_is_untouched():
         ({"hidden_size": True}, TypeError, "hidden_size is True"),
         ({"hidden_size": "4"}, TypeError, "hidden_size is '4'"),
         ({"input_size": 0}, ValueError, "input_size is 0"),
+        ({"input_size": 2**31}, ValueError, "input_size is 2147483648; give at most 2147483647"),
+        ({"hidden_size": 10**30}, ValueError, "hidden_size is 10*; give at most 2147483647"),
         ({"dtype": "float16"}, ValueError, "dtype is 'float16'; give one of float32, float64"),
         ({"dtype": "nonsense"}, ValueError, "dtype is 'nonsense'"),
         ({"backend": "torch"}, ValueError, "backend is 'torch'; give one of"),

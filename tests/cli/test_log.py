@@ -204,6 +204,8 @@ def test_names_that_are_refused(run, tmp_path, name, message):
         ("log.jsonl", '{"kind": "update", "update": 1}\n{"kind": "upload"', 2),
         ("log.csv", "one line without an end", 1),
         ("log.csv", module.HEADER + "upload", 2),
+        ("log.csv", module.HEADER + "update,1,2\n", 2),
+        ("log.jsonl", '{"kind": "update", "update": 1, "more": 1}\n', 1),
         ("log.csv", module.HEADER + "upload,1,2\n", 2),
         ("log.csv", "a,b\n", 1),
         ("log.csv", module.HEADER + "update\n", 2),

@@ -7,7 +7,7 @@ import shlex
 
 import pytest
 
-from membptt.cli import schedule
+from membptt.cli import main, schedule
 
 
 def run(*words):
@@ -74,6 +74,13 @@ def test_actions_are_printed_on_request():
         (["--steps", "5", "--memory", "1MiB", "--hidden", "0"], "hidden_size is 0"),
         (["--steps", "5", "--memory", "1MiB", "--batch", "0"], "batch is 0"),
         (["--steps", "5", "--units", "3", "--html", ""], "--html is ''; give a file"),
+        (
+            ["--steps", "5", "--memory", "1MiB", "--cell", "ln-gru", "--internal", "int8"],
+            "internal is 'int8' with cell ln-gru; it is for cell lstm, rnn, gru",
+        ),
+        (["--steps", "5", "--memory", "1MiB", "--layers", "1001"], "layers is 1001; .* most 1000"),
+        (["--steps", "5", "--memory", "1MiB", "--hidden", "9" * 30], "hidden_size is 9+; give at"),
+        (["--steps", "1000000", "--memory", "2MiB"], r"64 units makes 6e\+13 comparisons"),
     ],
 )
 def test_bad_use_is_a_value_error(words, message):
@@ -150,6 +157,10 @@ def test_the_least_memory_for_a_slowdown(capsys):
             "--hidden is 4 with --alpha",
         ),
         (["--steps", "0", "--curve"], "steps is 0"),
+        (["--steps", "9" * 30, "--curve"], "steps is 9+ with internal states of size"),
+        (["--steps", "9", "--curve", "--alpha", str(2**63)], "steps is 9 with internal states"),
+        (["--steps", "9", "--curve", "--batch", str(2**63)], "steps is 9 with internal states"),
+        (["--steps", "9", "--max-slowdown", "2", "--batch", str(2**63)], "give fewer steps or"),
         (["--steps", "9", "--max-slowdown", "0.5"], "max_slowdown is 0.5"),
     ],
 )
@@ -182,3 +193,19 @@ def test_a_page_with_strategies_side_by_side(tmp_path):
             "--compare",
             "full",
         )
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "--steps 9 --units 6 --actions --html .",
+        "--steps 9 --units 6 --actions --compare hsm",
+        "--steps 9 --units 6 --alpha 3 --actions --html page.html --compare full",
+        "--steps 9 --memory 1MiB --measure --prove",
+        "--steps 9 --alpha 3 --curve .",
+    ],
+)
+def test_what_cannot_be_written_or_proved_is_said_before_all_else(capsys, words):
+    assert main(["schedule", *words.split()]) == 2
+    out, err = capsys.readouterr()
+    assert out == "" and err.count("\n") == 1

@@ -279,6 +279,8 @@ def assert_one_line(err, message):
         (["--steps", "1e3"], "--steps: '1e3' is not a whole number; give one, like 16"),
         (["--batch", "0"], "batch is 0; give at least 1"),
         (["--hidden", "0"], "hidden is 0; give at least 1"),
+        (["--layers", "1000000000"], "layers is 1000000000; give at most 1000"),
+        (["--cell", "ln-gru", "--internal", "int8"], "internal is 'int8' with cell ln-gru; it is"),
         (["--updates", "0"], "updates is 0; give at least 1"),
         (["--seed", "-1"], "seed is -1; give at least 0"),
         (["--learning-rate", "0"], "learning_rate is 0.0; give a number above 0"),

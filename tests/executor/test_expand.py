@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import membptt as mb
+from membptt.executor import expand as module
 from membptt.executor.expand import measure
 from membptt.executor.measure import Times
 from membptt.schedules import AdvanceSaveHidden, Backward, Expand, Free, Schedule
@@ -157,3 +158,13 @@ def test_a_price_that_makes_no_sense(arguments, message):
 def test_the_price_is_for_this_strategy():
     with pytest.raises(ValueError, match=r"expand_cost is .* with strategy optimal"):
         mb.schedule(10, mb.Units(5, 3), expand_cost=CHEAP)
+
+
+@pytest.mark.parametrize(("seconds", "rounds"), [(0, 1), (1e9, module.ROUNDS)])
+def test_a_slow_cell_is_measured_in_few_rounds(monkeypatch, seconds, rounds):
+    """One in plain code takes long for each of them."""
+    timed = []
+    monkeypatch.setattr(module, "SECONDS", seconds)
+    monkeypatch.setattr(module, "seconds", lambda *move: timed.append(move) or 1.0)
+    measure(mb.LSTM(3, 4), 1)
+    assert len(timed) == 3 * rounds

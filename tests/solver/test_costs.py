@@ -55,6 +55,12 @@ def test_a_table_too_large_is_refused_before_it_is_allocated():
     assert time.perf_counter() - begin < 1.0
 
 
+@pytest.mark.parametrize("strategy", ["msm", "optimal"])
+def test_a_table_that_takes_too_long_is_refused_before_it_is_begun(strategy):
+    with pytest.raises(ValueError, match=r"makes 6e\+13 comparisons, above the limit of 1e\+12"):
+        forward_steps(1_000_000, 60, strategy, alpha=3)
+
+
 def test_table_bytes_are_those_allocated():
     plan = module.plan(100, 20, STRATEGIES["optimal"], module.Sizes(1, 3))
     allocated = sum(table.nbytes for table in plan.rule.tables)

@@ -142,6 +142,18 @@ def test_members_of_another_kind(path, change):
         load_checkpoint(path)
 
 
+@pytest.mark.parametrize("name", ["W", "sha256", "settings", "format"])
+def test_members_that_are_no_arrays(path, name):
+    with zipfile.ZipFile(path) as source:
+        members = {entry: source.read(entry) for entry in source.namelist()}
+    members[f"{name}.npy"] = b"no array"
+    with zipfile.ZipFile(path, "w") as target:
+        for entry, content in members.items():
+            target.writestr(entry, content)
+    with pytest.raises(ValueError, match=r"cannot be read \(not a checkpoint"):
+        load_checkpoint(path)
+
+
 def test_a_small_file_that_unpacks_to_much(path):
     with np.load(path) as file:
         content = dict(file) | {"W": np.zeros(10**6)}
