@@ -12,6 +12,7 @@ FLAGS = ["-O3", "-g0", "-ffp-contract=off", "-fno-math-errno"]
 MODULES = {
     "membptt.kernels._kernels": ["membptt/kernels/kernels.c"],
     "membptt.kernels._room": [],
+    "membptt.kernels._live": [],
     "membptt.kernels._steps": [],
     "membptt.kernels._sums": [],
     "membptt.kernels._head": [],

@@ -59,7 +59,7 @@ from membptt.oracle.approximation import GradientError, gradient_error
 from membptt.oracle.differences import check_gradients, check_step
 from membptt.oracle.full import full_bptt
 from membptt.oracle.rtrl import rtrl
-from membptt.schedules import Schedule, schedule
+from membptt.schedules import PackedSchedule, Schedule, packed_schedule, schedule
 from membptt.solver.expand import ExpandCost
 from membptt.solver.strategies import forward_steps
 from membptt.training import (
@@ -92,6 +92,7 @@ __all__ = [
     "LayerNormRNN",
     "LearningRate",
     "LinearHead",
+    "PackedSchedule",
     "Reduced",
     "Result",
     "Schedule",
@@ -114,6 +115,7 @@ __all__ = [
     "full_bptt",
     "gradient_error",
     "load_params",
+    "packed_schedule",
     "parse_bytes",
     "rtrl",
     "save_params",

@@ -3,6 +3,7 @@
 On backend "cupy" the arrays are CuPy's, which type checkers do not tell from NumPy's here.
 """
 
+from collections.abc import Sequence
 from os import PathLike
 from typing import Any, Protocol
 
@@ -42,3 +43,4 @@ class LossHead(Protocol):
 
 
 Inputs = Array | Reader
+RowLengths = Sequence[int] | NDArray[Any]

@@ -11,6 +11,7 @@ ORDER = [
     "types",
     "checks",
     "arrays",
+    "lengths",
     "blocks",
     "memory",
     "feed",

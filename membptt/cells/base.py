@@ -135,12 +135,15 @@ class Cell:
         other.noise = self.noise.reseeded()
         return other
 
-    def at(self, step):
-        """Return this cell with the noise of `step`, counted from 1: itself if it has none."""
+    def at(self, step, rows=None):
+        """Return this cell with the noise of `step`, counted from 1: itself if it has none.
+
+        `rows` are the numbers of the rows that run, where these are not all in their order.
+        """
         if not self.noise.wanted:
             return self
         other = copy.copy(self)
-        other.noise = replace(self.noise, step=self.noise.step + step)
+        other.noise = replace(self.noise, step=self.noise.step + step, rows=rows)
         return other
 
     def advance(self, x: Array, state: State) -> State:

@@ -20,7 +20,9 @@ and nothing is kept between forward and backward. The hash is the output functio
 
 from dataclasses import dataclass, field, replace
 
-from membptt.arrays import namespace
+import numpy as np
+
+from membptt.arrays import from_host, namespace
 from membptt.checks import fraction
 
 WORD = 2**64
@@ -49,6 +51,8 @@ class Noise:
         Where in the whole batch the rows begin.
     step : int
         1 ... T.
+    rows : numpy.ndarray of int64 or None
+        The numbers of the rows, from `first_row` on; 0, 1, 2 ... by default.
     """
 
     dropout: float = 0.0
@@ -59,6 +63,7 @@ class Noise:
     draw: int | None = 0
     first_row: int = 0
     step: int = 0
+    rows: np.ndarray | None = None
     known: dict = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __post_init__(self):
@@ -143,7 +148,10 @@ class Noise:
         for number in (self.seed, layer, self.draw, kind, step):
             key = scrambled((key + (number + 1) * GOLDEN) % WORD)
         first = self.first_row + 1
-        row = xp.arange(first, first + rows, dtype=xp.uint64)[:, None]
+        if self.rows is None:
+            row = xp.arange(first, first + rows, dtype=xp.uint64)[:, None]
+        else:
+            row = from_host((self.rows + first).astype(np.uint64), xp)[:, None]
         unit = xp.arange(1, 1 + units, dtype=xp.uint64)[None, :]
         bits = scrambled(scrambled(row * GOLDEN + key) + unit * GOLDEN)
         return bits < int(p * WORD)

@@ -150,13 +150,13 @@ class Stack(Cell):
         other.layers = [layer.reseeded() for layer in other.layers]
         return other
 
-    def at(self, step):
-        """Return this stack with the noise of `step`, counted from 1: itself if it has none."""
+    def at(self, step, rows=None):
+        """Return this stack with the noise of `step`; see `Cell.at`."""
         if not (self.noise.wanted or any(layer.noise.wanted for layer in self.layers)):
             return self
         other = copy.copy(self)
-        other.noise = replace(self.noise, step=self.noise.step + step)
-        other.layers = [layer.at(step) for layer in other.layers]
+        other.noise = replace(self.noise, step=self.noise.step + step, rows=rows)
+        other.layers = [layer.at(step, rows) for layer in other.layers]
         return other
 
     @property

@@ -64,19 +64,31 @@ cdef class Machine:
         self.size[HIDDEN] = hidden_nbytes
         self.size[INTERNAL] = internal_nbytes
         self.nbytes = chain.arena_array.nbytes - reserved  # for the buffers of slow storage
-        deepest = self.nbytes // min(hidden_nbytes, internal_nbytes) + 1
+        smallest = min(hidden_nbytes, internal_nbytes)
+        if chain.live.lengths is not None:  # one row may be left
+            smallest = min(chain.hidden_row, chain.internal_row)
+        # No more than one state of each kind and step is ever wanted.
+        deepest = min(self.nbytes // smallest, 2 * chain.steps) + 1
         self.stack = np.zeros((deepest, 3), np.int64)
+
+    cdef int64_t size_of(self, int64_t kind, int64_t step) noexcept nogil:
+        """Return the bytes of a state: of the rows that go on, or that ran in the step."""
+        if self.chain.live.lengths is None:
+            return self.size[kind]
+        if kind == HIDDEN:
+            return self.chain.hidden_row * self.chain.live.rows(step + 1)
+        return self.chain.internal_row * self.chain.live.rows(step)
 
     cdef int64_t push(self, int64_t kind, int64_t step) noexcept nogil:
         """Return the offset of a new state on top, or -1 if it would end beyond the arena."""
-        cdef int64_t at = self.used
-        if at + self.size[kind] > self.nbytes:
+        cdef int64_t at = self.used, size = self.size_of(kind, step)
+        if at + size > self.nbytes or self.depth == self.stack.shape[0]:
             return -1
         self.stack[self.depth, 0] = kind
         self.stack[self.depth, 1] = step
         self.stack[self.depth, 2] = at
         self.depth += 1
-        self.used = at + self.size[kind]
+        self.used = at + size
         self.peak = max(self.peak, self.used)
         return at
 

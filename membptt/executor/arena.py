@@ -43,6 +43,10 @@ class Arena:
         self.stack = []  # (kind, step, offset)
         self.used = self.peak = self.reserved
 
+    def size(self, kind, step):
+        """Return the bytes of this state: those of its kind."""
+        return self.sizes[kind]
+
     def push(self, kind, step):
         """Reserve room for a state on top of the stack and return its offset in bytes.
 
@@ -51,14 +55,14 @@ class Arena:
         MemoryError
             If the state would end beyond the buffer.
         """
-        at = self.used - self.reserved
-        if self.used + self.sizes[kind] > len(self.buffer):
+        at, size = self.used - self.reserved, self.size(kind, step)
+        if self.used + size > len(self.buffer):
             raise MemoryError(
-                f"the state of step {step} needs {self.sizes[kind]} bytes, "
+                f"the state of step {step} needs {size} bytes, "
                 f"{len(self.buffer) - self.used} of the arena's {len(self.buffer)} are free"
             )
         self.stack.append((kind, step, at))
-        self.used += self.sizes[kind]
+        self.used += size
         self.peak = max(self.peak, self.used)
         return at
 
@@ -72,6 +76,29 @@ class Arena:
         """Give the top state back; it must be this one."""
         self.used = self.find(kind, step) + self.reserved
         self.stack.pop()
+
+
+class PackedArena(Arena):
+    """An arena for a batch of rows of several lengths, whose states shrink as rows end.
+
+    Parameters
+    ----------
+    arena : Arena
+        Whose buffer it is for this run.
+    cell : membptt.Cell
+    lengths : membptt.lengths.Lengths
+    """
+
+    def __init__(self, arena, cell, lengths):
+        self.buffer, self.sizes, self.reserved = arena.buffer, arena.sizes, arena.reserved
+        self.cell, self.lengths = cell, lengths
+        self.clear()
+
+    def size(self, kind, step):
+        """Return the bytes of this state: of the rows that go on, or that ran in the step."""
+        if kind == HIDDEN:
+            return self.cell.hidden_nbytes(self.lengths.live(step + 1))
+        return self.cell.internal_nbytes(self.lengths.live(step))
 
 
 class SlotArena(Arena):

@@ -4,6 +4,7 @@ import os
 
 import membptt.cells as cells
 from membptt.arrays import array_module
+from membptt.executor.packed import PackedChain
 from membptt.executor.plain import PlainChain
 from membptt.kernels._layer import GRUChain, LSTMChain, RNNChain
 from membptt.kernels._stack import StackChain
@@ -19,22 +20,23 @@ class NoHead:
     params: dict = {}  # noqa: RUF012 - it stays empty
 
 
-def make_chain(cell, head, steps, batch, ledger=None, isa=None, input_grads=False):
+def make_chain(cell, head, steps, batch, ledger=None, isa=None, input_grads=False, packed=False):
     """Return the chain of the cell's backend.
 
     On a device it writes into `ledger` what it holds there; `isa` names an instruction set of the
     compiled kernels, by default the best that the processor has. `input_grads` asks for a chain
-    that gives the derivative by the inputs, which those of the CUDA kernels do not.
+    that gives the derivative by the inputs, `packed` for one whose rows may have lengths: the CUDA
+    kernels do neither.
     """
     if (
         cell.backend == "cupy"
-        and not input_grads
+        and not (input_grads or packed)
         and CudaChain.fits(cell, head)
         and compiles_kernels()
     ):
         return CudaChain(cell, head, steps, batch, ledger)
     if not runs_compiled(cell):
-        return PlainChain(cell, head, steps, batch, ledger)
+        return (PackedChain if packed else PlainChain)(cell, head, steps, batch, ledger)
     if type(cell) is not cells.Stack:
         return compiled(cell)(cell, head, steps, batch, isa)
     layers = [None]
@@ -42,6 +44,24 @@ def make_chain(cell, head, steps, batch, ledger=None, isa=None, input_grads=Fals
         bound = head if layer is cell.layers[-1] else None
         layers.append(compiled(layer)(layer, bound, steps, batch, isa, layers[-1]))
     return StackChain(cell, layers[1:])
+
+
+def begin(chain, inputs, head, state, arena, lengths):
+    """Have the chain begin a window; its rows change their order where they have `lengths`."""
+    if lengths is None:
+        chain.begin(inputs, head, state, arena)
+    else:
+        chain.begin(inputs, head, lengths.ordered(state), arena, lengths)
+
+
+def finish(chain, lengths):
+    """Return what `chain.finish` does, the rows in the caller's order again."""
+    loss, bad_step, grads, last, state_grad = chain.finish()
+    if lengths is not None:
+        last, state_grad = lengths.restored(last), lengths.restored(state_grad)
+        for step in () if chain.by_inputs is None else chain.by_inputs:
+            (step[...],) = lengths.restored((step,))
+    return loss, bad_step, grads, last, state_grad
 
 
 def runs_compiled(cell):

@@ -14,8 +14,8 @@ from membptt.cells import Cell
 from membptt.checks import integer
 from membptt.executor import _executor, _lookahead, readable  # type: ignore[attr-defined]
 from membptt.executor._spill import Spill
-from membptt.executor.arena import Arena, SlotArena
-from membptt.executor.chain import make_chain, runs_compiled
+from membptt.executor.arena import Arena, PackedArena, SlotArena
+from membptt.executor.chain import begin, finish, make_chain, runs_compiled
 from membptt.executor.result import Result, Stats
 from membptt.executor.tier import HostTier
 from membptt.executor.window import (
@@ -27,9 +27,10 @@ from membptt.executor.window import (
 )
 from membptt.kernels._sums import Sums
 from membptt.kernels.threads import thread_count, useful_threads
+from membptt.lengths import check_lengths
 from membptt.memory import Ledger
-from membptt.schedules import ChainSchedule, Schedule
-from membptt.types import FilePath, Inputs, LossHead, State
+from membptt.schedules import ChainSchedule, PackedSchedule, Schedule
+from membptt.types import FilePath, Inputs, LossHead, RowLengths, State
 
 # Strategies that run on the host alone, and why.
 HOST_ONLY = {
@@ -81,7 +82,7 @@ class Executor:
     def __init__(
         self,
         cell: Cell,
-        schedule: Schedule | ChainSchedule,
+        schedule: Schedule | ChainSchedule | PackedSchedule,
         batch: int,
         record: bool = False,
         threads: int | None = None,
@@ -92,7 +93,7 @@ class Executor:
         input_grads: bool = False,
     ) -> None:
         check_cell(cell)
-        if not isinstance(schedule, Schedule | ChainSchedule):
+        if not isinstance(schedule, Schedule | ChainSchedule | PackedSchedule):
             raise TypeError(
                 f"schedule is {schedule!r}; give one that mb.schedule(steps, memory, ...) made"
             )
@@ -108,7 +109,12 @@ class Executor:
         arena = Arena if schedule.lanes == 1 else SlotArena
         reserved = schedule.buffers * sizes[0]
         xp = array_module(cell.backend)
-        self.arena = arena(arena_nbytes(schedule, *sizes), *sizes, reserved, xp)
+        if isinstance(schedule, PackedSchedule):
+            check_planned_for(schedule, cell, self.batch)
+            nbytes = min(schedule.budget, schedule.full_bytes)
+        else:
+            nbytes = arena_nbytes(schedule, *sizes)
+        self.arena = arena(nbytes, *sizes, reserved, xp)
         self.ledger = Ledger() if cell.backend == "cupy" else None
         self.disk, self.disk_rate = disk, disk_rate
         self.verify = verify
@@ -117,7 +123,13 @@ class Executor:
         self.chain = self.fitted = None
         self.free = threading.Lock()  # one run at a time: the arena and the chain are its own
 
-    def run(self, inputs: Inputs, head: LossHead, state: State | None = None) -> Result:
+    def run(
+        self,
+        inputs: Inputs,
+        head: LossHead,
+        state: State | None = None,
+        lengths: RowLengths | None = None,
+    ) -> Result:
         """Back-propagate through one window.
 
         Parameters
@@ -129,6 +141,8 @@ class Executor:
             A head with its targets, or an object of yours with the same methods.
         state : tuple of numpy.ndarray, optional
             The initial hidden state; zeros by default.
+        lengths : sequence of int, optional
+            [B]: how many of the steps each row has, at least one of them all; see `membptt.bptt`.
 
         Returns
         -------
@@ -147,38 +161,46 @@ class Executor:
                 "this Executor is running already; give each thread an Executor of its own"
             )
         try:
-            return self._run(check_inputs(self.cell, inputs), head, state)
+            return self._run(check_inputs(self.cell, inputs, lengths), head, state, lengths)
         finally:
             self.free.release()
 
-    def _run(self, inputs, head, state):
+    def _run(self, inputs, head, state, lengths):
         started = time.perf_counter()
         cell, steps, batch = self.cell, self.schedule.steps, self.batch
-        state = check_window(cell, inputs, head, state, steps, batch)
+        lengths = check_lengths(lengths, *inputs.shape[:2])
+        check_runs_packed(self.schedule, lengths)
+        state = check_window(cell, inputs, head, state, steps, batch, lengths)
         fitted = {name: value.shape for name, value in head.params.items()}
-        fitted[""] = getattr(head, "kernel", None)
+        fitted[""] = getattr(head, "kernel", None), lengths is not None
         if self.chain is None or fitted != self.fitted:  # a chain's workspace fits one kind of head
             self.chain = None  # what it holds on a device goes before the next one takes as much
             self.chain = make_chain(
-                cell, head, steps, batch, self.ledger, input_grads=self.input_grads
+                cell,
+                head,
+                steps,
+                batch,
+                self.ledger,
+                input_grads=self.input_grads,
+                packed=lengths is not None,
             )
             self.fitted = fitted
         by_inputs = room_for_input_grads(cell, inputs) if self.input_grads else None
         self.chain.by_inputs = by_inputs
-        self.chain.begin(inputs, head, state, self.arena.buffer)
+        begin(self.chain, inputs, head, state, self.arena.buffer, lengths)
         self.chain.sums = Sums(steps) if self.verify else None
         disk, transfers = None, None
         if self.schedule.intervals is None:
-            forward_steps, backward_steps, peak, trace, expanded = self.execute()
+            forward_steps, backward_steps, peak, trace, expanded = self.execute(lengths)
         else:
             self.spill = self.open_spill()
             try:
-                forward_steps, backward_steps, peak, trace, expanded = self.execute()
+                forward_steps, backward_steps, peak, trace, expanded = self.execute(lengths)
             finally:
                 self.spill.close()
             disk, transfers = self.spill.report(), self.spill.log()
-        loss, bad_step, grads, last, state_grad = self.chain.finish()
-        check_finite(cell, inputs, head, state, bad_step, grads)
+        loss, bad_step, grads, last, state_grad = finish(self.chain, lengths)
+        check_finite(cell, inputs, head, state, bad_step, grads, lengths)
         stats = Stats(
             forward_steps,
             backward_steps,
@@ -215,11 +237,14 @@ class Executor:
             self.record,
         )
 
-    def execute(self):
+    def execute(self, lengths):
         """Run the loop that fits; return what readable.run does."""
         if not self.compiled:
-            self.arena.clear()
-            return readable.run(self.schedule, self.chain, self.arena, self.record, self.spill)
+            arena = self.arena
+            if lengths is not None:
+                arena = PackedArena(arena, self.cell, lengths)
+            arena.clear()
+            return readable.run(self.schedule, self.chain, arena, self.record, self.spill)
         self.chain.open_team(self.threads)
         try:
             if self.schedule.lanes == 2:
@@ -247,12 +272,13 @@ def bptt(
     cell: Cell,
     inputs: Inputs,
     head: LossHead,
-    schedule: Schedule | ChainSchedule,
+    schedule: Schedule | ChainSchedule | PackedSchedule,
     state: State | None = None,
     record: bool = False,
     threads: int | None = None,
     verify: bool = False,
     input_grads: bool = False,
+    lengths: RowLengths | None = None,
 ) -> Result:
     """Back-propagate through time under `schedule`: the gradients of full BPTT, to the bit.
 
@@ -275,6 +301,13 @@ def bptt(
         As for `membptt.Executor`.
     input_grads : bool
         Give the derivative by dense inputs too, as ``Result.input_grads``; it grows with T.
+    lengths : sequence of int, optional
+        [B]: how many of the T steps each row has, at least one of them all. What inputs and targets
+        hold behind them is not read: NaN, or anything. A step runs on the rows that it has, and
+        saves no more; ``Result.state`` is each row's at its own end. Give the same lengths to
+        `head.with_targets`, or to `head.at_last`; a head of yours is called as
+        ``forward_backward(step, h, grads, rows)`` with the numbers of the rows. Any schedule will
+        do but look-ahead; `membptt.packed_schedule` plans for the shrinking states.
 
     Returns
     -------
@@ -285,11 +318,11 @@ def bptt(
     --------
     membptt.full_bptt : the same without a schedule, everything stored.
     """
-    inputs = check_inputs(cell, inputs)
+    inputs = check_inputs(cell, inputs, lengths)
     executor = Executor(
         cell, schedule, inputs.shape[1], record, threads, verify=verify, input_grads=input_grads
     )
-    return executor._run(inputs, head, state)
+    return executor._run(inputs, head, state, lengths)
 
 
 def check_runs_on(backend, schedule, disk):
@@ -306,6 +339,35 @@ def check_runs_on(backend, schedule, disk):
         f"{HOST_ONLY[schedule.strategy]}; give another strategy, such as 'optimal', or backend "
         "'cython'"
     )
+
+
+def check_planned_for(schedule, cell, batch):
+    """Raise unless a packed schedule was planned for this cell and so many rows."""
+    if batch != schedule.lengths.batch:
+        raise ValueError(f"batch is {batch}; give {schedule.lengths.batch}, as the schedule's")
+    if tuple(map(tuple, schedule.lengths.sizes(cell))) != (schedule.hidden, schedule.internal):
+        raise ValueError(
+            f"schedule is for internal states of {schedule.internal[0]} bytes at first, this "
+            f"cell's have {cell.internal_nbytes(batch)}; plan it with packed_schedule(lengths, "
+            "memory, cell)"
+        )
+
+
+def check_runs_packed(schedule, lengths):
+    """Raise unless the schedule can run a window whose rows have these lengths, or all of them."""
+    if isinstance(schedule, PackedSchedule):
+        planned = schedule.lengths.falling.tolist()
+        if lengths is None or lengths.falling.tolist() != planned:
+            given = "none" if lengths is None else sorted(lengths.given.tolist(), reverse=True)
+            raise ValueError(
+                f"schedule is for rows of the lengths {planned}, and given are {given}; plan it "
+                "with packed_schedule(lengths, memory, cell)"
+            )
+    elif lengths is not None and schedule.lanes == 2:
+        raise ValueError(
+            "lengths are given with strategy 'lookahead', which has states of one size; give "
+            "packed_schedule(lengths, memory, cell)"
+        )
 
 
 def arena_nbytes(schedule, hidden_nbytes, internal_nbytes):

@@ -73,6 +73,7 @@ class PlainChain:
         self.bind(inputs)
         self.bound = bound
         self.initial = self.working = state
+        self.place = 0  # the working state is that after step `place`
         self.last = None
         self.arena = arena
         self.loss = 0.0
@@ -125,33 +126,41 @@ class PlainChain:
 
     def restart(self, source, at=0, place=0):
         """Make the working hidden state that after step `place`, from what `source` names."""
+        self.place = place
         if source == INITIAL:
             self.working = self.initial
         elif source == LEAVING:
-            self.working = self.cell.at(place).state_from_internal(self.internal(at))
+            internal = self.internal(at, place)
+            self.working = self.cell_at(place).state_from_internal(internal)
         elif source == ENTERING:
-            self.working = tuple(a.copy() for a in self.cell.entering(self.internal(at)))
+            internal = self.internal(at, place + 1)
+            self.working = tuple(array.copy() for array in self.cell.entering(internal))
         else:
-            self.working = tuple(array.copy() for array in self.hidden(at))
+            self.working = tuple(array.copy() for array in self.hidden(at, place))
 
     def forward(self, start, stop, internal_at=-1):
         """Run the steps start+1 ... stop; save the internal state of `stop` unless at < 0."""
         for step in range(start + 1, stop + 1):
-            cell, x = self.cell.at(step), self.inputs[step - 1]
+            cell, x = self.cell_at(step), self.input(step)
             if step == stop and internal_at >= 0:
                 self.working, internal = cell.forward_step(x, self.working)
-                for target, array in zip(self.internal(internal_at), internal, strict=True):
+                for target, array in zip(self.internal(internal_at, step), internal, strict=True):
                     target[...] = array
             else:
                 self.working = cell.advance(x, self.working)
+            self.place = step
             if self.sums is not None:
                 self.sums.check(step, self.working)
-        if stop == self.steps:
+            self.leave(step)
+
+    def leave(self, step):
+        """Keep what a step gave that no later one reads: the state after the last."""
+        if step == self.steps:
             self.last = self.working
 
     def save_hidden(self, at):
         """Copy the working hidden state into the arena."""
-        for target, array in zip(self.hidden(at), self.working, strict=True):
+        for target, array in zip(self.hidden(at, self.place), self.working, strict=True):
             target[...] = array
 
     def expand(self, start, stop, source, at, hidden_at, internal_at):
@@ -170,29 +179,45 @@ class PlainChain:
 
     def backward(self, step, at):
         """Back-propagate one step from its internal state in the arena."""
-        xp, cell = self.xp, self.cell.at(step)
-        internal = self.internal(at)
-        h = cell.state_from_internal(internal)[0]
+        cell, internal = self.cell_at(step), self.internal(at, step)
+        dh = self.run_head(step, cell.state_from_internal(internal)[0])
+        dstate = (self.dstate[0] + dh, *self.dstate[1:])
+        more = {} if self.by_inputs is None else {"dx": self.by_input(step)}
+        self.dstate = cell.backward_step(self.input(step), internal, dstate, self.grads, **more)
+
+    def run_head(self, step, h, *rows):
+        """Add the loss of `step` to that of the window; return its derivative by h."""
+        xp = self.xp
         # A copy: a user's head may keep it, and it may lie in the arena.
-        loss, dh = self.bound.forward_backward(step, xp.array(h), self.grads)
+        loss, dh = self.bound.forward_backward(step, xp.array(h), self.grads, *rows)
         if np.shape(dh) != h.shape:
             raise ValueError(
                 f"the head's dh has shape {np.shape(dh)} at step {step}; give {h.shape}"
             )
         self.loss = self.loss + loss  # on a device: reading it would wait
         self.first_bad_step = xp.where(xp.isfinite(loss), self.first_bad_step, step)
-        dstate = (self.dstate[0] + dh, *self.dstate[1:])
-        more = {} if self.by_inputs is None else {"dx": self.by_inputs[step - 1]}
-        self.dstate = cell.backward_step(
-            self.inputs[step - 1], internal, dstate, self.grads, **more
-        )
+        return dh
 
-    def internal(self, at):
-        """Return the arrays of the internal state at byte `at` of the arena."""
+    # What a step sees; membptt.executor.packed has the chain whose steps see fewer and fewer rows.
+
+    def cell_at(self, step):
+        """Return the cell with the noise of `step`."""
+        return self.cell.at(step)
+
+    def input(self, step):
+        """Return the input of `step`."""
+        return self.inputs[step - 1]
+
+    def by_input(self, step):
+        """Return where the derivative by the input of `step` goes."""
+        return self.by_inputs[step - 1]
+
+    def internal(self, at, step):
+        """Return the arrays of the internal state of `step`, at byte `at` of the arena."""
         return views(self.arena, at, self.internal_shapes, self.cell.dtype)
 
-    def hidden(self, at):
-        """Return the arrays of the hidden state at byte `at` of the arena."""
+    def hidden(self, at, step):
+        """Return the arrays of the hidden state after `step`, at byte `at` of the arena."""
         return views(self.arena, at, self.hidden_shapes, self.cell.dtype)
 
 

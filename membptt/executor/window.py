@@ -1,19 +1,29 @@
 """Checks one window before it runs, and names the culprit when its loss is not finite."""
 
+from inspect import signature
+
 import numpy as np
 
 from membptt.arrays import all_finite, array_module, from_host
 from membptt.blocks import sequence
 from membptt.cells import Cell, Custom
 from membptt.checks import check_tokens
+from membptt.lengths import check_lengths
 
 
-def check_inputs(cell, inputs):
-    """Return `inputs` as an array or as Blocks, or raise unless it is a window for this cell."""
+def check_inputs(cell, inputs, lengths=None):
+    """Return `inputs` as an array or as Blocks, or raise unless it is a window for this cell.
+
+    Where the rows have `lengths` (membptt.lengths.Lengths, or as a caller gave them), what stands
+    behind them is not looked at.
+    """
     check_cell(cell)
     inputs = sequence("inputs", inputs, cell.input_shape[0] if len(cell.input_shape) == 1 else None)
     if inputs.ndim == 2 and inputs.dtype.kind != "f" and len(cell.input_shape) == 1:
-        check_tokens("inputs", inputs, *cell.input_shape)
+        live = None
+        if lengths is not None and inputs.size > 0:
+            live = check_lengths(lengths, *inputs.shape).mask(len(inputs))
+        check_tokens("inputs", inputs, *cell.input_shape, live)
         return inputs
     row = ", ".join(map(str, cell.input_shape))
     wanted = (
@@ -49,8 +59,8 @@ def room_for_input_grads(cell, inputs):
     return array_module(cell.backend).zeros(inputs.shape, dtype=cell.dtype)
 
 
-def check_window(cell, inputs, head, state, steps, batch):
-    """Raise unless inputs, targets and state fit; return the state as arrays."""
+def check_window(cell, inputs, head, state, steps, batch, lengths=None):
+    """Raise unless inputs, targets, state and lengths fit; return the state as arrays."""
     if inputs.shape[:2] != (steps, batch):
         raise ValueError(
             f"inputs have {inputs.shape[0]} steps and batch {inputs.shape[1]}; give {steps} steps "
@@ -68,6 +78,8 @@ def check_window(cell, inputs, head, state, steps, batch):
         raise ValueError(
             f"targets have shape {targets.shape}; give {steps} steps and batch {batch}, as inputs"
         )
+    if lengths is not None:
+        check_head_lengths(head, lengths)
     xp = array_module(cell.backend)
     for name, value in head.params.items():
         check_module(f"the head's {name}", value, xp)
@@ -124,6 +136,39 @@ def check_head(head, cell):
     head.check()  # again: the arrays may have been filled anew
 
 
+def check_head_lengths(head, lengths):
+    """Raise unless the head has no loss behind the ends of rows, and can be told which are left."""
+    ends = getattr(head, "ends", None)
+    if ends is not None:
+        late = ends > lengths.given
+        if late.any():
+            row = int(late.argmax())
+            raise ValueError(
+                f"row {row} has its loss at step {ends[row]} and ends with step "
+                f"{lengths.given[row]}; give head.at_last(targets, lengths)"
+            )
+    elif hasattr(head, "head"):
+        if head.lengths is None:
+            raise ValueError(
+                "lengths are given and the head knows none; give "
+                "head.with_targets(targets, lengths=lengths)"
+            )
+        if head.lengths != lengths:
+            row = int((head.lengths.given != lengths.given).argmax())
+            raise ValueError(
+                f"lengths[{row}] is {lengths.given[row]}, the head's is {head.lengths.given[row]}; "
+                "give both the same"
+            )
+    try:
+        signature(head.forward_backward).bind(1, None, None, None)
+    except TypeError:
+        raise TypeError(
+            f"{type(head).__name__}.forward_backward does not take four arguments; with lengths a "
+            "head is called as forward_backward(step, h, grads, rows), rows being the numbers of "
+            "the rows that h is of"
+        ) from None
+
+
 def check_module(name, value, xp):
     """Raise unless an array is one of the backend's."""
     if not isinstance(value, xp.ndarray):
@@ -149,21 +194,28 @@ def check_params(cell):
             raise TypeError(f"parameter {name} is {value.dtype}; give {cell.dtype.name}")
 
 
-def check_finite(cell, inputs, head, state, bad_step, grads):
+def check_finite(cell, inputs, head, state, bad_step, grads, lengths=None):
     """Raise if the loss stopped being finite at `bad_step`, or a gradient is not finite."""
     if bad_step:
         begin = f"the loss stops being finite at step {bad_step}"
-        raise_not_finite(cell, inputs, head, state, bad_step, begin)
+        raise_not_finite(cell, inputs, head, state, bad_step, begin, lengths)
     for name, gradient in grads.items():
         if not all_finite(gradient):
             begin = f"the gradient of {name} is not finite"
             bad_step = 1
             if inputs.dtype.kind == "f":
-                bad_step = next((t for t, x in enumerate(inputs, 1) if not np.isfinite(x).all()), 1)
-            raise_not_finite(cell, inputs, head, state, bad_step, begin)
+                steps = range(1, len(inputs) + 1)
+                bad_step = next((t for t in steps if bad_rows(inputs, t, lengths).any()), 1)
+            raise_not_finite(cell, inputs, head, state, bad_step, begin, lengths)
 
 
-def raise_not_finite(cell, inputs, head, state, step, begin):
+def bad_rows(inputs, step, lengths):
+    """Return which rows of the inputs of a step hold NaN or infinity, bool [B]."""
+    bad = ~np.isfinite(inputs[step - 1]).reshape(inputs.shape[1], -1).all(axis=1)
+    return bad if lengths is None else bad & (lengths.given >= step)
+
+
+def raise_not_finite(cell, inputs, head, state, step, begin, lengths=None):
     """Say what is not finite: a parameter, the state, the inputs or targets of `step`."""
     for name, value in (cell.params | head.params).items():
         if not all_finite(value):
@@ -172,7 +224,7 @@ def raise_not_finite(cell, inputs, head, state, step, begin):
         if not all_finite(value):
             raise ValueError(f"{begin}: state {name} holds NaN or infinity; give finite numbers")
     if inputs.dtype.kind == "f":
-        bad = ~np.isfinite(inputs[step - 1]).reshape(inputs.shape[1], -1).all(axis=1)
+        bad = bad_rows(inputs, step, lengths)
         if bad.any():
             raise ValueError(
                 f"{begin}: inputs hold NaN or infinity at step {step}, row {bad.argmax()}; "

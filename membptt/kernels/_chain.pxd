@@ -1,3 +1,4 @@
+from membptt.kernels._live cimport Live
 from membptt.kernels._room cimport Room
 from membptt.kernels._sums cimport Sums
 from membptt.kernels.kernels cimport team
@@ -5,6 +6,8 @@ from membptt.kernels.kernels cimport team
 
 cdef class Chain:
     cdef readonly long steps, batch
+    cdef Live live  # which rows run at a step
+    cdef long hidden_row, internal_row  # bytes of a row of each kind of state
     cdef readonly Room room
     cdef object cell, dtype
     cdef long horizon  # no step after it will be run soon
@@ -31,4 +34,6 @@ cdef class Chain:
     cdef int _backward(self, long step, long at) except -1 nogil
     cdef int _expand(self, long start, long stop, int source, long at, long hidden_at,
                      long internal_at) except -1 nogil
+    cdef int expand_singly(self, long start, long stop, int source, long at, long hidden_at,
+                           long internal_at) except -1 nogil
     cdef long most_shares(self)

@@ -68,6 +68,26 @@ cdef class Chain:
                      long internal_at) except -1 nogil:
         return 0
 
+    cdef int expand_singly(self, long start, long stop, int source, long at, long hidden_at,
+                           long internal_at) except -1 nogil:
+        """Do what `_expand` does step by step, for rows of several lengths.
+
+        The hidden states stand side by side, each of the rows that go into the step after it.
+        """
+        cdef long step
+        for step in range(stop, start, -1):
+            if step == start + 1:
+                self._restart(source, at, start)
+            else:
+                self._restart(
+                    1,  # HIDDEN
+                    hidden_at + self.hidden_row * self.live.rows_between(start + 1, step - 1),
+                    step - 1)
+            self._forward(
+                step - 1, step,
+                internal_at + self.internal_row * self.live.rows_between(start, step - 1))
+        return 0
+
     cdef long most_shares(self):
         """Return among how many threads a step can be shared at most."""
         return 1

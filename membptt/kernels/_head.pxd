@@ -1,5 +1,6 @@
 from libc.stdint cimport int64_t, uint8_t
 
+from membptt.kernels._live cimport Live
 from membptt.kernels._steps cimport Steps
 from membptt.kernels.kernels cimport membptt_kernels, team
 
@@ -7,6 +8,7 @@ from membptt.kernels.kernels cimport membptt_kernels, team
 cdef class Head:
     cdef readonly double loss
     cdef readonly long first_bad_step
+    cdef Live live  # which rows run at a step
 
     cdef int losses_and_deltas(self, long step, const void *h, void *dh,
                                team *threads) except -1 nogil
@@ -16,7 +18,7 @@ cdef class Head:
 
 cdef class CompiledHead(Head):
     cdef const membptt_kernels *k
-    cdef long steps, batch, hidden_size, outputs, panels, block_steps, rows
+    cdef long steps, batch, live_rows, hidden_size, outputs, panels, block_steps, rows
     cdef double scale
     cdef Steps targets
     cdef bint classes  # of the softmax; else rows of the squared error
@@ -55,6 +57,6 @@ cdef class PythonHead(Head):
     cdef object bound
     cdef dict grads
     cdef object dtype
-    cdef tuple shape
+    cdef long hidden_size
 
     cdef _call(self, long step, const void *h, void *dh)

@@ -14,6 +14,7 @@ from libc.stdint cimport int64_t, uint8_t
 from libc.string cimport memset
 
 from membptt.kernels._kernels cimport select
+from membptt.kernels._live cimport Live
 from membptt.kernels._room cimport Room, address, share
 from membptt.kernels._steps cimport BACK, Steps
 from membptt.kernels.kernels cimport membptt_kernels, team, team_run
@@ -22,8 +23,9 @@ from membptt.kernels.kernels cimport membptt_kernels, team, team_run
 cdef class Head:
     """What the chain asks of a head, in this order, once a step."""
 
-    def begin(self, bound, long steps):
+    def begin(self, bound, long steps, Live live):
         """Prepare for one iteration of so many steps with this head and these targets."""
+        self.live = live
         self.loss = 0
         self.first_bad_step = 0
 
@@ -75,11 +77,11 @@ cdef class CompiledHead(Head):
         self.ends = <int64_t *>room.take(batch * sizeof(int64_t))
         self.ends_now = <uint8_t *>room.take(batch)
 
-    def begin(self, bound, long steps):
+    def begin(self, bound, long steps, Live live):
         """Pack the weights and clear the sums."""
         cdef const membptt_kernels *k = self.k
         cdef long b
-        Head.begin(self, bound, steps)
+        Head.begin(self, bound, steps, live)
         weights = np.ascontiguousarray(bound.params["W_y"])
         bias = np.ascontiguousarray(bound.params["b_y"])
         k.pack(address(weights), NULL, self.packed, self.hidden_size, self.outputs, 1)
@@ -90,14 +92,15 @@ cdef class CompiledHead(Head):
         self.scale = bound.scale
         self.steps = steps
         self.classes = bound.kernel == "softmax"
-        self.targets.begin("targets", bound.targets)
+        self.targets.begin("targets", bound.targets, live)
         self.masked = bound.mask is not None
         if self.masked:
-            self.mask.begin("mask", bound.mask)
+            self.mask.begin("mask", bound.mask, live)
         self.ending = bound.ends is not None
         if self.ending:
+            ends = bound.ends if live.lengths is None else bound.ends[live.lengths.order]
             for b in range(self.batch):
-                self.ends[b] = bound.ends[b]
+                self.ends[b] = ends[b]
         self.block_idle = True
 
     cdef int losses_and_deltas(self, long step, const void *h, void *dh,
@@ -105,7 +108,9 @@ cdef class CompiledHead(Head):
         cdef long b
         cdef double loss = 0
         self.now = step
-        self.first = (step - 1) % self.block_steps * self.batch
+        self.live_rows = self.live.rows(step)
+        self.first = self.live.rows_between(
+            (step - 1) // self.block_steps * self.block_steps, step - 1)
         self.h = h
         self.choose_rows(step)
         if self.idle:
@@ -114,10 +119,10 @@ cdef class CompiledHead(Head):
         self.block_idle = False
         self.targets_now = self.targets.row(1 if self.ending else step, BACK)
         if self.classes:
-            self.targets.integers(self.targets_now, self.batch, self.classes_now)
+            self.targets.integers(self.targets_now, self.live_rows, self.classes_now)
         team_run(threads, project, <void *>self)
         team_run(threads, compare, <void *>self)
-        for b in range(self.batch):
+        for b in range(self.live_rows):
             loss += self.losses[b]
         self.loss += loss * self.scale
         if not isfinite(loss):
@@ -132,19 +137,19 @@ cdef class CompiledHead(Head):
         if self.masked:
             self.scored = <const uint8_t *>self.mask.row(step, BACK)
         elif self.ending:
-            for b in range(self.batch):
+            for b in range(self.live_rows):
                 self.ends_now[b] = self.ends[b] == step
             self.scored = self.ends_now
         if self.scored != NULL:
             self.idle = True
-            for b in range(self.batch):
+            for b in range(self.live_rows):
                 if self.scored[b]:
                     self.idle = False
         return 0
 
     cdef void clear_rows(self) noexcept nogil:
         """Put zeros where the step's rows stand in the block: its products are for all rows."""
-        cdef long i, nbytes = self.batch * self.k.width * self.k.itemsize
+        cdef long i, nbytes = self.live_rows * self.k.width * self.k.itemsize
         cdef long panel = self.rows * self.k.width * self.k.itemsize
         cdef long at = self.first * self.k.width * self.k.itemsize
         for i in range(self.panels):
@@ -157,16 +162,16 @@ cdef class CompiledHead(Head):
         cdef const membptt_kernels *k = self.k
         cdef char *d = <char *>self.d + self.first * k.width * k.itemsize
         cdef long panels = (self.hidden_size + k.width - 1) // k.width
-        k.project(self.h, self.packed, self.bias, d, self.batch, self.hidden_size, self.rows,
+        k.project(self.h, self.packed, self.bias, d, self.live_rows, self.hidden_size, self.rows,
                   share(self.panels, member, members), share(self.panels, member + 1, members))
-        k.to_panels(self.h, self.h_panels, self.batch, self.hidden_size, self.rows, self.first,
+        k.to_panels(self.h, self.h_panels, self.live_rows, self.hidden_size, self.rows, self.first,
                     share(panels, member, members), share(panels, member + 1, members))
 
     cdef void compare(self, int member, int members) noexcept nogil:
         """Share of the losses: rows of y become the derivative by y."""
         cdef const membptt_kernels *k = self.k
-        cdef long lo = share(self.batch, member, members)
-        cdef long hi = share(self.batch, member + 1, members)
+        cdef long lo = share(self.live_rows, member, members)
+        cdef long hi = share(self.live_rows, member + 1, members)
         if self.classes:
             k.softmax(self.d, self.classes_now, self.scored, self.losses, self.outputs, self.rows,
                       self.first, self.scale, lo, hi)
@@ -177,7 +182,7 @@ cdef class CompiledHead(Head):
     cdef void add_to_dh(self, void *dh, long lo, long hi) noexcept nogil:
         if self.idle:
             return
-        self.k.product_back(self.d, self.packed_back, dh, self.batch, self.panels, 1,
+        self.k.product_back(self.d, self.packed_back, dh, self.live_rows, self.panels, 1,
                             self.hidden_size, self.rows, self.first, True, lo, hi)
 
     cdef void add_to_gradients(self, team *threads) noexcept nogil:
@@ -189,9 +194,10 @@ cdef class CompiledHead(Head):
 
     cdef void flush(self, int member, int members) noexcept nogil:
         """Share of the gradients of the block that begins at this step."""
+        cdef long rows = self.live.rows_between(
+            self.now - 1, min(self.now - 1 + self.block_steps, self.steps))
         self.k.weight_gradient(
-            self.h_panels, self.d, self.sums, self.bias_sums,
-            min(self.block_steps, self.steps - self.now + 1) * self.batch, self.hidden_size,
+            self.h_panels, self.d, self.sums, self.bias_sums, rows, self.hidden_size,
             self.rows, share(self.panels, member, members), share(self.panels, member + 1, members))
 
     def gradients(self):
@@ -219,13 +225,13 @@ cdef void flush(void *head, int member, int members) noexcept nogil:
 cdef class PythonHead(Head):
     """A head of the user's own: `forward_backward(step, h, grads)` is called once a step."""
 
-    def __init__(self, long batch, long hidden_size, dtype):
+    def __init__(self, long hidden_size, dtype):
         self.dtype = dtype
-        self.shape = (batch, hidden_size)
+        self.hidden_size = hidden_size
 
-    def begin(self, bound, long steps):
+    def begin(self, bound, long steps, Live live):
         """Clear the gradients."""
-        Head.begin(self, bound, steps)
+        Head.begin(self, bound, steps, live)
         self.bound = bound
         self.grads = {name: np.zeros_like(value) for name, value in bound.params.items()}
 
@@ -236,14 +242,18 @@ cdef class PythonHead(Head):
         return 0
 
     cdef _call(self, long step, const void *h, void *dh):
-        cdef long nbytes = self.shape[0] * self.shape[1] * self.dtype.itemsize
+        cdef long count = self.live.rows(step)
+        cdef long nbytes = count * self.hidden_size * self.dtype.itemsize
+        shape = (count, self.hidden_size)
+        lengths = self.live.lengths
         # A copy of h: the user's code may keep it, or write into it.
-        h_now = np.frombuffer((<const char *>h)[:nbytes], self.dtype).reshape(self.shape).copy()
-        loss, dh_step = self.bound.forward_backward(step, h_now, self.grads)
-        if np.shape(dh_step) != self.shape:
+        h_now = np.frombuffer((<const char *>h)[:nbytes], self.dtype).reshape(shape).copy()
+        rows = () if lengths is None else (lengths.order[:count],)
+        loss, dh_step = self.bound.forward_backward(step, h_now, self.grads, *rows)
+        if np.shape(dh_step) != shape:
             raise ValueError(
-                f"the head's dh has shape {np.shape(dh_step)} at step {step}; give {self.shape}")
-        dh_total = np.frombuffer(<char[:nbytes]><char *>dh, self.dtype).reshape(self.shape)
+                f"the head's dh has shape {np.shape(dh_step)} at step {step}; give {shape}")
+        dh_total = np.frombuffer(<char[:nbytes]><char *>dh, self.dtype).reshape(shape)
         dh_total += dh_step
         self.loss += loss
         if not isfinite(<double>loss):

@@ -44,7 +44,10 @@ cdef class Layer(Chain):
     cdef void *projected
     cdef long projected_from, projected_to, projected_stride, rows_to_project
 
-    # states, each `states` arrays [B, H] side by side
+    # states, each `states` arrays [B, H] side by side; with rows of several lengths, the working
+    # ones and the derivative are of those that run in the step at hand
+    cdef long live_rows  # in the step at hand
+    cdef long going_on  # of the working state: those that go into the next step
     cdef char *initial
     cdef char *working
     cdef char *other
@@ -76,11 +79,13 @@ cdef class Layer(Chain):
     cdef void *saved  # the internal state to write, or NULL
     cdef const char *internal  # the internal state to read
 
-    cdef long hidden_nbytes(self) noexcept nogil
-    cdef long internal_nbytes(self) noexcept nogil
     cdef tuple _state_arrays(self, const char *data)
 
     cdef int forward_step(self, long step, long internal_at) except -1 nogil
+    cdef void leave(self, long step) noexcept nogil
+    cdef void narrow(self, long rows) noexcept nogil
+    cdef void join(self, long step) noexcept nogil
+    cdef int backward_step(self, long step, long at) except -1 nogil
     cdef int pick_rows(self, long step, int64_t *pick) except -1 nogil
     cdef int project_steps(self, long step) except -1 nogil
     cdef int project_rows(self, const char *rows, long count) except -1 nogil

@@ -5,9 +5,8 @@ cdef class StackChain(Chain):
     cdef list layers  # layer 0 first
     cdef long count
     cdef void **pointers  # the same, for code without the GIL
-    cdef long *hidden_at  # where each layer's part begins in a state: the top layer's first
+    cdef long *hidden_at  # bytes of a row before each layer's part: the top layer's is first
     cdef long *internal_at
-    cdef long hidden_nbytes, internal_nbytes
     cdef char *joined  # one hidden state, to check
 
     cdef void share_team(self) noexcept nogil

@@ -7,7 +7,8 @@ layers' states side by side, the top layer's first.
 
 from libc.string cimport memcpy
 
-from membptt.kernels._layer cimport HIDDEN, INITIAL, Layer
+from membptt.kernels._layer cimport HIDDEN, INITIAL, LEAVING, Layer
+from membptt.kernels._live cimport Live
 from membptt.kernels._room cimport Room
 
 
@@ -33,10 +34,11 @@ cdef class StackChain(Chain):
         for i in range(self.count - 1, -1, -1):
             layer = layers[i]
             self.pointers[i] = <void *>layer
-            self.hidden_at[i], self.internal_at[i] = self.hidden_nbytes, self.internal_nbytes
-            self.hidden_nbytes += layer.hidden_nbytes()
-            self.internal_nbytes += layer.internal_nbytes()
-        self.joined = <char *>room.take(self.hidden_nbytes)
+            self.hidden_at[i], self.internal_at[i] = self.hidden_row, self.internal_row
+            self.hidden_row += layer.hidden_row
+            self.internal_row += layer.internal_row
+        self.joined = <char *>room.take(self.hidden_row * self.batch)
+        self.live = Live(self.batch)
 
     @property
     def workspace_nbytes(self):
@@ -50,14 +52,15 @@ cdef class StackChain(Chain):
             most = max(most, layer.most_shares())
         return most
 
-    def begin(self, inputs, bound, state, arena):
+    def begin(self, inputs, bound, state, arena, lengths=None):
         """Begin every layer with its part of the state; layer 0 reads the inputs."""
         cdef Layer layer
+        self.live = Live(self.batch, lengths)
         parts = self.cell.parts(state, "hidden_names")
         for i, (layer, part) in enumerate(zip(self.layers, parts, strict=True)):
             head = bound if i == self.count - 1 else None
             layer.by_inputs = self.by_inputs if i == 0 else None
-            layer.begin(inputs if i == 0 else None, head, part, arena)
+            layer.begin(inputs if i == 0 else None, head, part, arena, lengths)
         self.arena_array, self.horizon = arena, 0
 
     def extend(self, inputs):
@@ -77,12 +80,15 @@ cdef class StackChain(Chain):
         for number, layer in enumerate(self.layers):
             own = layer.gradients()
             grads |= {f"{number}.{name}": own[name] for name in own}
-        last, state_grad = (), ()
+        state_grad = ()
         for layer in reversed(self.layers):
-            last += layer._state_arrays(layer.last)
             state_grad += layer._state_arrays(layer.dstate)
         return (top.head.loss, top.head.first_bad_step, grads | top.head.gradients(),
-                last, state_grad)
+                self.ended(), state_grad)
+
+    def ended(self):
+        """Return the states of the rows that have ended so far; see `Layer.ended`."""
+        return sum((layer.ended() for layer in reversed(self.layers)), ())
 
     cdef void share_team(self) noexcept nogil:
         """Let every layer use the threads that this chain has now."""
@@ -93,72 +99,83 @@ cdef class StackChain(Chain):
             (<Layer>self.pointers[i]).flush_team = self.flush_team
 
     cdef void _restart(self, int source, long at, long place) noexcept nogil:
-        cdef long i, begin
+        cdef long i, begin, rows = self.live.rows(place + (source != LEAVING))
         for i in range(self.count):
             # The state that entered a step is the first part of each layer's internal state.
-            begin = self.hidden_at[i] if source == HIDDEN else self.internal_at[i]
+            begin = rows * (self.hidden_at[i] if source == HIDDEN else self.internal_at[i])
             (<Layer>self.pointers[i])._restart(
                 source, 0 if source == INITIAL else at + begin, place)
 
     cdef void _save_hidden(self, long at) noexcept nogil:
         cdef long i
         for i in range(self.count):
-            (<Layer>self.pointers[i])._save_hidden(at + self.hidden_at[i])
+            (<Layer>self.pointers[i])._save_hidden(
+                at + self.hidden_at[i] * (<Layer>self.pointers[i]).going_on)
 
     cdef int _forward(self, long start, long stop, long internal_at) except -1 nogil:
-        cdef long step, i
+        cdef long step, i, rows
         self.share_team()
         if self.horizon < stop:
             self.horizon = stop
         (<Layer>self.pointers[0]).horizon = self.horizon
         for step in range(start + 1, stop + 1):
+            rows = self.live.rows(step)
             for i in range(self.count):
                 (<Layer>self.pointers[i]).forward_step(
                     step,
-                    internal_at + self.internal_at[i] if step == stop and internal_at >= 0 else -1)
+                    internal_at + self.internal_at[i] * rows
+                    if step == stop and internal_at >= 0 else -1)
             if self.sums is not None:
                 for i in range(self.count):
-                    memcpy(self.joined + self.hidden_at[i], (<Layer>self.pointers[i]).working,
-                           (<Layer>self.pointers[i]).hidden_nbytes())
+                    memcpy(self.joined + self.hidden_at[i] * rows,
+                           (<Layer>self.pointers[i]).working,
+                           (<Layer>self.pointers[i]).hidden_row * rows)
                 self.check(step)
+            for i in range(self.count):  # when the layer above has read what leaves
+                (<Layer>self.pointers[i]).leave(step)
         return 0
 
     cdef int check(self, long step) except -1 nogil:
-        return self.sums.check_at(step, self.joined, self.hidden_nbytes)
+        return self.sums.check_at(step, self.joined, self.hidden_row * self.live.rows(step))
 
     cdef int _backward(self, long step, long at) except -1 nogil:
-        cdef long i
+        cdef long i, rows = self.live.rows(step)
         self.share_team()
+        for i in range(self.count):  # before the layer above adds to its derivative
+            (<Layer>self.pointers[i]).join(step)
         for i in range(self.count - 1, -1, -1):
-            (<Layer>self.pointers[i])._backward(step, at + self.internal_at[i])
+            (<Layer>self.pointers[i]).backward_step(step, at + self.internal_at[i] * rows)
         return 0
 
     cdef int _expand(self, long start, long stop, int source, long at, long hidden_at,
                      long internal_at) except -1 nogil:
         """As `Layer._expand`: all layers are gathered before the first is written."""
-        cdef long begin, end = stop, i, j, k, size, begin_at
+        cdef long begin, end = stop, i, j, k, size, begin_at, rows = self.batch
+        cdef long hidden = rows * self.hidden_row, internal = rows * self.internal_row
+        if self.live.lengths is not None:
+            return self.expand_singly(start, stop, source, at, hidden_at, internal_at)
         self.share_team()
         while end > start:
             begin = (<Layer>self.pointers[0]).expand_from(start, end)
             for i in range(self.count):
-                begin_at = self.hidden_at[i] if source == HIDDEN else self.internal_at[i]
+                begin_at = rows * (self.hidden_at[i] if source == HIDDEN else self.internal_at[i])
                 (<Layer>self.pointers[i]).gather(
-                    start, begin, end, source, at + begin_at, hidden_at + self.hidden_at[i],
-                    self.hidden_nbytes)
+                    start, begin, end, source, at + begin_at,
+                    hidden_at + self.hidden_at[i] * rows, hidden)
             for i in range(self.count):
                 (<Layer>self.pointers[i]).expand_gathered(begin, end)
             for i in range(self.count):
                 (<Layer>self.pointers[i]).scatter(
                     begin, end,
-                    internal_at + (begin - start) * self.internal_nbytes + self.internal_at[i],
-                    self.internal_nbytes)
+                    internal_at + (begin - start) * internal + self.internal_at[i] * rows,
+                    internal)
             if self.sums is not None:
                 for k in range(end - begin):
                     for i in range(self.count):
-                        size = (<Layer>self.pointers[i]).hidden_nbytes() \
+                        size = rows * (<Layer>self.pointers[i]).hidden_row \
                             // (<Layer>self.pointers[i]).states
                         for j in range((<Layer>self.pointers[i]).states):
-                            memcpy(self.joined + self.hidden_at[i] + j * size,
+                            memcpy(self.joined + self.hidden_at[i] * rows + j * size,
                                    (<Layer>self.pointers[i]).leaving + (j * (end - begin) + k)
                                    * size, size)
                     self.check(begin + k + 1)

@@ -10,7 +10,9 @@ import threading
 import numpy as np
 
 from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t
+from libc.string cimport memcpy
 
+from membptt.kernels._live cimport Live
 from membptt.kernels._room cimport Room, address
 
 from membptt.blocks import Blocks
@@ -32,9 +34,10 @@ cdef class Steps:
         self.block_steps = block_steps
         self.lock = threading.Lock()  # one reader at a time loads a block
 
-    def begin(self, name, source):
-        """Bind a sequence; forget the blocks of the one before."""
+    def begin(self, name, source, Live live):
+        """Bind a sequence, whose rows are wanted as `live` says; forget the blocks before."""
         cdef int i
+        self.live = live
         self.source = source
         self.steps = source.shape[0]
         self.itemsize = source.dtype.itemsize
@@ -51,6 +54,9 @@ cdef class Steps:
             blocks = isinstance(source, Blocks)
             self.blocks = source if blocks else Blocks(name, source, source.dtype)
             self._take_views()
+        if live.reordered and self.ordered_nbytes < self.row_nbytes:
+            self.ordered = <char *>self.room.take(2 * self.row_nbytes)
+            self.ordered_nbytes = self.row_nbytes
 
     def _take_views(self):
         """Point `views` to the two blocks; take room for them where there is not enough yet."""
@@ -70,11 +76,22 @@ cdef class Steps:
     cdef const char *row(self, long step, int reader) except NULL nogil:
         """Return where the row of `step` lies, and those behind it up to step `last[reader]`.
 
-        It stays there until the same reader asks for another.
+        It stays there until the same reader asks for another. Where rows have lengths it is the
+        live part of this one alone, in their order.
         """
+        cdef const char *given
         if not self.first[reader] < step <= self.last[reader]:
             self.load(step, reader)
-        return self.data[reader] + (step - 1 - self.first[reader]) * self.row_nbytes
+        given = self.data[reader] + (step - 1 - self.first[reader]) * self.row_nbytes
+        return self.put_in_order(given, step, reader) if self.live.reordered else given
+
+    cdef const char *put_in_order(self, const char *given, long step, int reader) noexcept nogil:
+        """Copy the live rows of a step to where they stand in order."""
+        cdef char *out = self.ordered + reader * self.row_nbytes
+        cdef long b, nbytes = self.row_nbytes // self.live.batch
+        for b in range(self.live.rows(step)):
+            memcpy(out + b * nbytes, given + self.live.order[b] * nbytes, nbytes)
+        return out
 
     cdef int load(self, long step, int reader) except -1 nogil:
         """Have the reader stand in the block of `step`."""

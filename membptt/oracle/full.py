@@ -7,15 +7,17 @@ Nothing of the solver, the schedules or the executor's loop is used here, only t
 """
 
 import time
+from itertools import accumulate
 
 import numpy as np
 
 from membptt.arrays import array_module
 from membptt.cells import Cell
-from membptt.executor.chain import device_peak, make_chain
+from membptt.executor.chain import begin, device_peak, finish, make_chain
 from membptt.executor.result import Result, Stats
 from membptt.executor.window import check_finite, check_inputs, check_window, room_for_input_grads
-from membptt.types import Inputs, LossHead, State
+from membptt.lengths import check_lengths
+from membptt.types import Inputs, LossHead, RowLengths, State
 
 
 def full_bptt(
@@ -24,35 +26,41 @@ def full_bptt(
     head: LossHead,
     state: State | None = None,
     input_grads: bool = False,
+    lengths: RowLengths | None = None,
 ) -> Result:
     """Back-propagate with everything stored.
 
     Parameters
     ----------
-    cell, inputs, head, state, input_grads
+    cell, inputs, head, state, input_grads, lengths
         As in `membptt.bptt`.
 
     Returns
     -------
     Result
-        As from `membptt.bptt`; ``stats.peak_bytes`` is T times the internal state.
+        As from `membptt.bptt`; ``stats.peak_bytes`` is that of all internal states: T times one,
+        or less where rows end before.
     """
     started = time.perf_counter()
-    inputs = check_inputs(cell, inputs)
+    inputs = check_inputs(cell, inputs, lengths)
     steps, batch = inputs.shape[:2]
-    state = check_window(cell, inputs, head, state, steps, batch)
-    size = cell.internal_nbytes(batch)
-    stored = array_module(cell.backend).empty(steps * size, dtype=np.uint8)
-    chain = make_chain(cell, head, steps, batch, input_grads=input_grads)
+    lengths = check_lengths(lengths, steps, batch)
+    state = check_window(cell, inputs, head, state, steps, batch, lengths)
+    internal = [cell.internal_nbytes(batch)] * steps if lengths is None else lengths.sizes(cell)[1]
+    at = [0, *accumulate(internal)]  # where each step's internal state begins, and their end
+    stored = array_module(cell.backend).empty(at[steps], dtype=np.uint8)
+    chain = make_chain(
+        cell, head, steps, batch, input_grads=input_grads, packed=lengths is not None
+    )
     by_inputs = room_for_input_grads(cell, inputs) if input_grads else None
     chain.by_inputs = by_inputs
-    chain.begin(inputs, head, state, stored)
+    begin(chain, inputs, head, state, stored, lengths)
     for step in range(1, steps + 1):
-        chain.forward(step - 1, step, (step - 1) * size)
+        chain.forward(step - 1, step, at[step - 1])
     for step in range(steps, 0, -1):
-        chain.backward(step, (step - 1) * size)
-    loss, bad_step, grads, last, state_grad = chain.finish()
-    check_finite(cell, inputs, head, state, bad_step, grads)
+        chain.backward(step, at[step - 1])
+    loss, bad_step, grads, last, state_grad = finish(chain, lengths)
+    check_finite(cell, inputs, head, state, bad_step, grads, lengths)
     seconds = time.perf_counter() - started
     sizes = stored.nbytes, stored.nbytes, chain.workspace_nbytes
     stats = Stats(steps, steps, *sizes, seconds, device_peak_bytes=device_peak(chain))

@@ -14,6 +14,7 @@ from membptt.schedules.actions import (
     Store,
 )
 from membptt.schedules.online import OnlineSchedule, online_actions
+from membptt.schedules.packed import PackedSchedule, packed_schedule
 from membptt.schedules.replay import Replayed, ReplayError, replay
 from membptt.schedules.schedule import Schedule, schedule
 from membptt.schedules.tradeoff import TradeOff, cheapest_budget, trade_off
@@ -30,6 +31,7 @@ __all__ = [
     "Fetch",
     "Free",
     "OnlineSchedule",
+    "PackedSchedule",
     "Prefetch",
     "ReplayError",
     "Replayed",
@@ -40,6 +42,7 @@ __all__ = [
     "chain_schedule",
     "cheapest_budget",
     "online_actions",
+    "packed_schedule",
     "replay",
     "schedule",
     "trade_off",

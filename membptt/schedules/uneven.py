@@ -57,6 +57,7 @@ class ChainSchedule:
     buffers: ClassVar[int] = 0
     intervals: ClassVar[None] = None
     unit: ClassVar[str] = "bytes"
+    strategy: ClassVar[str] = "chain"
 
     @property
     def steps(self):

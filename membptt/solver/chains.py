@@ -172,7 +172,7 @@ class ChainRule:
         sizes = chain.hidden + chain.internal
         budget = min(budget, sum(chain.internal))
         self.chain = chain
-        self.unit = max(gcd(*sizes), -(-budget // MOST_UNITS))
+        self.unit = self._unit(max(gcd(*sizes), -(-budget // MOST_UNITS)), budget)
         self.exact = all(size % self.unit == 0 for size in sizes)
         self.units = budget // self.unit
         self.hidden = self._counts(chain.hidden)
@@ -199,6 +199,16 @@ class ChainRule:
                 f"budget is {budget}; the chain needs at least its largest internal state, "
                 f"{int(self.internal.max()) * self.unit}"
             )
+
+    def _unit(self, least, budget):
+        """Return the smallest unit from `least` on in which the largest state still fits.
+
+        Rounded up to a whole number of some units it would not, though it does: where the budget
+        is hardly more. In a unit of its own size it always does.
+        """
+        largest = max(self.chain.internal)
+        units = range(least, largest + 1)
+        return next((unit for unit in units if -(-largest // unit) <= budget // unit), least)
 
     def _counts(self, sizes):
         return np.array([0, *(-(-size // self.unit) for size in sizes)], np.int64)

@@ -4,10 +4,10 @@
     softmax cross-entropy:  L_t = mean over B of -log softmax(y_t)[target]
     squared error:          L_t = mean over B and V of ½ (y_t - target)²
 
-The loss is the mean of L_t over the steps. With a mask [T, B] it is the mean over the rows and
-steps where that is True; at the last step only, the mean over the rows. A row without a loss gets a
-derivative of zero whatever its target holds, NaN included, and a step without any loss costs
-nothing.
+The loss is the mean of L_t over the steps. With a mask [T, B] or with lengths [B] it is the mean
+over the rows and steps where the mask is True and a row has not ended; at the last step only, the
+mean over the rows. A row without a loss gets a derivative of zero whatever its target holds, NaN
+included, and a step without any loss costs nothing.
 
 A head is bound to one window's targets by `with_targets` or `at_last`; what comes back is all that
 the executor asks of a head: ``params``, ``kernel`` and ``forward_backward(step, h, grads)``. A head
@@ -26,7 +26,8 @@ from membptt.arrays import array_module, check_backend, from_host, namespace
 from membptt.blocks import sequence
 from membptt.checks import check_dtype, check_tokens, integer
 from membptt.feed import Feed
-from membptt.types import Array, Inputs, Params
+from membptt.lengths import check_lengths
+from membptt.types import Array, Inputs, Params, RowLengths
 
 
 class Head:
@@ -69,7 +70,12 @@ class Head:
             "b_y": xp.zeros(self.outputs, dtype=self.dtype),
         }
 
-    def with_targets(self, targets: Inputs, mask: Inputs | None = None) -> "BoundHead":
+    def with_targets(
+        self,
+        targets: Inputs,
+        mask: Inputs | None = None,
+        lengths: RowLengths | None = None,
+    ) -> "BoundHead":
         """Return this head bound to the targets of one window.
 
         Parameters
@@ -80,6 +86,9 @@ class Head:
             [T, B]: where there is a loss; everywhere by default. A target where there is none may
             be anything of the right type: NaN, or a class number that is none. (A reader's class
             numbers must all be in range.)
+        lengths : sequence of int, optional
+            [B]: how many steps each row has; there is no loss behind them. Give the same to
+            `membptt.bptt`, and what is behind them is not run either.
 
         Raises
         ------
@@ -88,7 +97,12 @@ class Head:
         """
         targets = sequence("targets", targets, self.outputs)
         mask = None if mask is None else sequence("mask", mask)
-        return BoundHead(self, targets, mask)
+        if lengths is None:
+            return BoundHead(self, targets, mask)
+        if targets.ndim < 2:
+            self.check_targets(targets)
+        lengths = check_lengths(lengths, *targets.shape[:2], "targets")
+        return BoundHead(self, targets, mask, lengths=lengths)
 
     def at_last(self, targets: ArrayLike, steps: ArrayLike) -> "BoundHead":
         """Return this head bound to one target a sequence, at its last step.
@@ -186,13 +200,16 @@ class BoundHead:
         [T, B]: where there is a loss.
     ends : numpy.ndarray or None
         [B]: at which step each row has its only loss.
+    lengths : membptt.lengths.Lengths or None
+        Of the rows, where they differ; the mask is False behind them.
     rows : as targets, or membptt.feed.Feed
         What serves the targets of one step, where the parameters are.
     """
 
-    def __init__(self, head, targets, mask=None, ends=None):
+    def __init__(self, head, targets, mask=None, ends=None, lengths=None):
         self.head = head
-        self.targets, self.mask, self.ends = targets, mask, ends
+        self.targets, self.mask, self.ends, self.lengths = targets, mask, ends, lengths
+        self.given_mask = mask
         self.params = head.params
         self.kernel = head.kernel
         self.scale = None
@@ -202,12 +219,16 @@ class BoundHead:
 
     def check(self):
         """Raise unless targets and mask fit; find by how many terms the loss is divided."""
-        mask, shape = self.mask, self.targets.shape[:2]
+        mask, shape = self.given_mask, self.targets.shape[:2]
         if mask is not None:
             if mask.shape != shape:
                 raise ValueError(f"mask has shape {mask.shape}; give {shape}, as targets")
             if mask.dtype != bool:
                 raise TypeError(f"mask is {mask.dtype}; give bool")
+        if self.lengths is not None:
+            live = self.lengths.mask(len(self.targets))
+            mask = live if mask is None else live & np.asarray(mask)
+        self.mask = mask
         in_memory = isinstance(mask, np.ndarray)
         self.head.check_targets(self.targets, mask if in_memory else None)
         if self.scale is None or in_memory:
@@ -227,7 +248,9 @@ class BoundHead:
         target, scored = self.targets[0 if self.ends is not None else step - 1], self.scored(step)
         return target if scored is None else target[scored]
 
-    def forward_backward(self, step: int, h: Array, grads: Params) -> tuple[Any, Array]:
+    def forward_backward(
+        self, step: int, h: Array, grads: Params, rows: Array | None = None
+    ) -> tuple[Any, Array]:
         """Return step's share of the loss and its derivative by h; add to `grads`.
 
         Parameters
@@ -238,6 +261,8 @@ class BoundHead:
             [B, H].
         grads : dict of numpy.ndarray
             Like `params`; changed in place.
+        rows : numpy.ndarray of int64, optional
+            Whose h these are: the rows that a packed batch has left at this step.
 
         Returns
         -------
@@ -249,18 +274,21 @@ class BoundHead:
         if scored is not None and not scored.any():  # nothing to multiply
             return namespace(h).zeros((), dtype=np.float64), namespace(h).zeros_like(h)
         p = self.params
-        loss, dy = self.loss_of(step, h @ p["W_y"] + p["b_y"])
+        loss, dy = self.loss_of(step, h @ p["W_y"] + p["b_y"], rows)
         grads["W_y"] += h.T @ dy
         grads["b_y"] += dy.sum(axis=0)
         return loss, dy @ p["W_y"].T
 
-    def loss_of(self, step, y):
+    def loss_of(self, step, y, rows=None):
         """Return step's share of the loss and its derivative by the outputs y, both [B, V]."""
         xp = namespace(y)
         scored = self.scored(step)
         target = self.rows[0 if self.ends is not None else step - 1]
+        if rows is not None:
+            target = target[rows]
         if scored is not None:
             scored = from_host(scored, xp)
+            scored = scored if rows is None else scored[rows]
             column = scored[:, None]
             target = xp.where(scored if target.ndim == 1 else column, target, 0)
         losses, dy = self.head.losses(y, target)
