@@ -9,6 +9,7 @@ from bisect import bisect_left
 
 import numpy as np
 
+from membptt.arrays import from_host, namespace
 from membptt.checks import integer
 
 
@@ -84,12 +85,17 @@ class Lengths:
 
     def ordered(self, arrays):
         """Return arrays [B, ...] with their rows in the order inside."""
-        return tuple(array[self.order] for array in arrays)
+        return tuple(taken(array, self.order) for array in arrays)
 
     def restored(self, arrays):
         """Return arrays [B, ...] with their rows in the caller's order again."""
         places = np.argsort(self.order)
-        return tuple(array[places] for array in arrays)
+        return tuple(taken(array, places) for array in arrays)
+
+
+def taken(array, rows):
+    """Return these rows of an array, wherever it lies."""
+    return array[from_host(rows, namespace(array))]
 
 
 def check_lengths(lengths, steps, batch, what="inputs"):

@@ -44,23 +44,21 @@ def full_bptt(
     started = time.perf_counter()
     inputs = check_inputs(cell, inputs, lengths)
     steps, batch = inputs.shape[:2]
-    lengths = check_lengths(lengths, steps, batch)
-    state = check_window(cell, inputs, head, state, steps, batch, lengths)
-    internal = [cell.internal_nbytes(batch)] * steps if lengths is None else lengths.sizes(cell)[1]
+    rows = check_lengths(lengths, steps, batch)
+    state = check_window(cell, inputs, head, state, steps, batch, rows)
+    internal = [cell.internal_nbytes(batch)] * steps if rows is None else rows.sizes(cell)[1]
     at = [0, *accumulate(internal)]  # where each step's internal state begins, and their end
     stored = array_module(cell.backend).empty(at[steps], dtype=np.uint8)
-    chain = make_chain(
-        cell, head, steps, batch, input_grads=input_grads, packed=lengths is not None
-    )
+    chain = make_chain(cell, head, steps, batch, input_grads=input_grads, packed=rows is not None)
     by_inputs = room_for_input_grads(cell, inputs) if input_grads else None
     chain.by_inputs = by_inputs
-    begin(chain, inputs, head, state, stored, lengths)
+    begin(chain, inputs, head, state, stored, rows)
     for step in range(1, steps + 1):
         chain.forward(step - 1, step, at[step - 1])
     for step in range(steps, 0, -1):
         chain.backward(step, at[step - 1])
-    loss, bad_step, grads, last, state_grad = finish(chain, lengths)
-    check_finite(cell, inputs, head, state, bad_step, grads, lengths)
+    loss, bad_step, grads, last, state_grad = finish(chain, rows)
+    check_finite(cell, inputs, head, state, bad_step, grads, rows)
     seconds = time.perf_counter() - started
     sizes = stored.nbytes, stored.nbytes, chain.workspace_nbytes
     stats = Stats(steps, steps, *sizes, seconds, device_peak_bytes=device_peak(chain))

@@ -1,34 +1,43 @@
 """Schedules for a batch whose rows have different lengths: its states shrink as rows end.
 
-Two kinds of plan are tried, and the cheaper one is taken. What it costs is counted in rows: a
-forward step on b live rows costs b.
+What a plan costs is counted in rows: a forward step on b live rows costs b. Several are made, and
+the cheapest is taken:
 
     exact     the recurrence of chains whose steps differ (membptt.solver.chains), for short ones
-    widened   `optimal` for rows of one length, within a larger budget than there is: since states
-              shrink, there are such plans that need no more than the true one. The largest budget
-              is searched for by bisection.
+    patched   even plans for parts of a longer chain, put together (membptt.solver.patches)
+    even      the plan for rows of one length: states that shrink need no more room than its own
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar
+from math import inf
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
 from membptt.cells import Cell
 from membptt.lengths import Lengths
 from membptt.memory import parse_bytes
-from membptt.schedules import actions as codes_of
-from membptt.schedules.actions import Action
+from membptt.schedules._emit import Emitter
+from membptt.schedules.actions import (
+    FREE,
+    SAVE_HIDDEN,
+    SAVE_INTERNAL,
+    Action,
+    AdvanceSaveHidden,
+    Restore,
+    from_row,
+)
 from membptt.schedules.replay import Replayed, replay
 from membptt.schedules.schedule import Schedule, schedule
 from membptt.schedules.uneven import ChainSchedule, chain_schedule
 from membptt.solver.chains import Chain
+from membptt.solver.patches import PatchRule
+from membptt.solver.strategies import Sizes
 from membptt.types import RowLengths
 
 EXACT_STEPS = 128  # longer chains take the recurrence more than a fraction of a second
-TRIALS = 16  # of the bisection
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,7 +53,7 @@ class PackedSchedule:
         Bytes of h_t and of the internal state of step t.
     budget : int
         Most bytes that all saved states may take.
-    plan : membptt.Schedule or membptt.schedules.ChainSchedule
+    plan : membptt.Schedule, membptt.schedules.ChainSchedule or Patchwork
         Whose actions these are.
     """
 
@@ -52,7 +61,7 @@ class PackedSchedule:
     hidden: tuple[int, ...]
     internal: tuple[int, ...]
     budget: int
-    plan: Schedule | ChainSchedule
+    plan: "Schedule | ChainSchedule | Patchwork"
 
     # What the executor asks of a schedule.
     lanes: ClassVar[int] = 1
@@ -70,20 +79,22 @@ class PackedSchedule:
         return self.plan.codes()
 
     def __iter__(self) -> Iterator[Action]:
-        return iter(self.plan)
+        for chunk in self.codes():
+            for row in chunk.tolist():
+                yield from_row(*row)
 
     def __len__(self) -> int:
-        return len(self.plan)
+        return self._counts.actions
 
     @property
     def forward_steps(self) -> int:
         """Steps run in all, whatever their rows."""
-        return self.plan.forward_steps
+        return self._counts.forward_steps
 
     @property
     def row_steps(self) -> int:
         """Rows run forward, of all steps together."""
-        return self._counts[0]
+        return self._counts.row_steps
 
     @property
     def full_row_steps(self) -> int:
@@ -93,7 +104,7 @@ class PackedSchedule:
     @property
     def peak_bytes(self) -> int:
         """Most that the saved states take at any action."""
-        return self._counts[1]
+        return self._counts.peak
 
     @property
     def full_bytes(self) -> int:
@@ -107,7 +118,7 @@ class PackedSchedule:
 
     @cached_property
     def _counts(self):
-        return row_steps_and_peak(self.plan, self.lengths, self.hidden, self.internal)
+        return counted(self.plan, self.lengths, self.hidden, self.internal)
 
     def replay(self) -> Replayed:
         """Prove the schedule legal and within its budget; see `membptt.schedules.replay`."""
@@ -136,8 +147,8 @@ def packed_schedule(lengths: RowLengths, memory: str | int, cell: Cell) -> Packe
     PackedSchedule
         Up to 128 steps the one that runs the fewest rows forward, in the sense of
         `membptt.solver.chains.Chain.is_proven`, sizes being rounded up to a 256th of the budget
-        where there are too many; for more steps a good one, never one that runs more rows than
-        strategy optimal plans for the same budget.
+        where a finer count would take too long. For more steps a good one, never one that runs
+        more rows than strategy near-optimal plans for the same budget.
 
     Raises
     ------
@@ -159,56 +170,82 @@ def packed_schedule(lengths: RowLengths, memory: str | int, cell: Cell) -> Packe
             f"memory is {memory!r}, {budget} bytes; a batch of {batch_of.batch} rows needs at "
             f"least {internal[0]} bytes, one internal state"
         )
-    found = [widened(batch_of, budget, hidden, internal, cell)]
-    if batch_of.steps <= EXACT_STEPS:
-        rows = [float(batch_of.live(step)) for step in range(1, batch_of.steps + 1)]
-        # Nobody saves h_T, of which nothing goes on; a chain wants a size all the same.
-        sizes = [max(1, size) for size in hidden]
-        found.append(chain_schedule(Chain(tuple(rows), tuple(sizes), tuple(internal)), budget))
-    cheapest = min(found, key=lambda plan: row_steps_and_peak(plan, batch_of, hidden, internal)[0])
+    plans = candidates(batch_of, budget, hidden, internal, cell)
+    cheapest = min(plans, key=lambda plan: counted(plan, batch_of, hidden, internal).row_steps)
     return PackedSchedule(batch_of, tuple(hidden), tuple(internal), budget, cheapest)
 
 
-def widened(lengths, budget, hidden, internal, cell):
-    """Return the plan for rows of one length that has the most room and fits all the same."""
-
-    def planned(memory):
-        return schedule(lengths.steps, memory, "optimal", cell=cell, batch=lengths.batch)
-
-    def fits(plan):
-        return row_steps_and_peak(plan, lengths, hidden, internal)[1] <= budget
-
-    low, high = budget, lengths.steps * cell.internal_nbytes(lengths.batch)
-    best = planned(low)
-    if low >= high:
-        return best
-    if fits(everything := planned(high)):
-        return everything
-    for _ in range(TRIALS):
-        middle = (low + high) // 2
-        if fits(plan := planned(middle)):
-            low, best = middle, plan
-        else:
-            high = middle
-    return best
+def candidates(lengths, budget, hidden, internal, cell):
+    """Yield plans that fit into the budget, the cheapest among them."""
+    steps, batch = lengths.steps, lengths.batch
+    if budget >= sum(internal):  # nothing is run again
+        yield schedule(steps, steps * internal[0], "near-optimal", cell=cell, batch=batch)
+        return
+    yield schedule(steps, budget, "near-optimal", cell=cell, batch=batch)
+    rows = [lengths.live(step) for step in range(1, steps + 1)]
+    if steps <= EXACT_STEPS:
+        # Nobody saves h_T, from which nothing goes on; a chain wants a size all the same.
+        sizes = *hidden[:-1], cell.hidden_nbytes(1)
+        yield chain_schedule(Chain(tuple(map(float, rows)), sizes, tuple(internal)), budget)
+        return
+    row = Sizes(cell.hidden_nbytes(1), cell.internal_nbytes(1))
+    if row.hidden < row.internal:  # else a hidden state is of no use
+        rule = PatchRule(rows, *row.counts, budget // row.unit)
+        if rule.cost < inf:
+            yield Patchwork(rule)
 
 
-def row_steps_and_peak(plan, lengths, hidden, internal):
-    """Return how many rows a plan runs forward, and the most bytes that are saved at once."""
+class Patchwork:
+    """The actions of a `PatchRule`: those of its patches, and what puts them together."""
+
+    def __init__(self, rule):
+        self.rule = rule
+
+    def codes(self):
+        """Yield the actions as int64 arrays [n, 3] of rows (code, start, stop), in chunks."""
+        return self._node(0, len(self.rule.begins) - 1, self.rule.levels, False)
+
+    def _node(self, i, j, levels, held):
+        rule, begins = self.rule, self.rule.begins
+        while (p := rule.split(i, j, levels, held)) is not None:
+            yield np.array([AdvanceSaveHidden(begins[i], begins[p]).row])
+            yield from self._node(p, j, levels - int(rule.saved[p]), True)
+            yield np.array([Restore(begins[i]).row])
+            j = p
+        free = int(rule.units(i, levels))
+        yield from Emitter(rule.even, begins[j] - begins[i], t0=begins[i], free=free, held=held)
+
+
+class Counts(NamedTuple):
+    """What a plan does: actions, forward steps, rows of all of them, most bytes saved at once."""
+
+    actions: int
+    forward_steps: int
+    row_steps: int
+    peak: int
+
+
+def counted(plan, lengths, hidden, internal):
+    """Return the `Counts` of a plan for these lengths and sizes of states."""
     live = [lengths.live(step) for step in range(1, lengths.steps + 1)]
     rows_until = np.concatenate(([0], np.cumsum(live)))
     sizes = np.array([[0, *hidden], [0, *internal]])
-    row_steps, used, peak = 0, 0, 0
+    length = forward_steps = row_steps = used = peak = 0
     for chunk in plan.codes():
         code, start, stop = chunk.T
-        runs = code <= codes_of.SAVE_INTERNAL
+        runs = code <= SAVE_INTERNAL
+        forward_steps += int((stop[runs] - start[runs]).sum())
         row_steps += int((rows_until[stop[runs]] - rows_until[start[runs]]).sum())
         changes = np.zeros(len(chunk), np.int64)
-        for kind, saves in enumerate((codes_of.SAVE_HIDDEN, codes_of.SAVE_INTERNAL)):
+        for kind, saves in enumerate((SAVE_HIDDEN, SAVE_INTERNAL)):
             saved = code == saves
             changes[saved] = sizes[kind, stop[saved]]
-            freed = (code == codes_of.FREE) & (stop == kind)
+            freed = (code == FREE) & (stop == kind)
             changes[freed] = -sizes[kind, start[freed]]
         over_time = used + np.cumsum(changes)
-        used, peak = int(over_time[-1]), max(peak, int(over_time.max()))
-    return row_steps, peak
+        length, used, peak = (
+            length + len(chunk),
+            int(over_time[-1]),
+            max(peak, int(over_time.max())),
+        )
+    return Counts(length, forward_steps, row_steps, peak)

@@ -23,7 +23,7 @@ cdef inline void relax_less(
 
 def tables(
     const double[::1] sums, const int64_t[::1] hidden, const int64_t[::1] internal,
-    double save_hidden, double save_internal, double restore, int64_t units,
+    double save_hidden, double save_internal, double restore, int64_t units, whole=None,
 ):
     """Return A and B as arrays [T (T + 1) / 2 + T + 1, units + 1].
 
@@ -37,10 +37,13 @@ def tables(
         Costs.
     units : int
         Of the whole budget. An entry's units do not count the start.
+    whole : pair of array, optional
+        As A and B: what each node costs if it is not split, where there is a way to do that; they
+        are overwritten.
     """
     cdef ptrdiff_t steps = sums.shape[0] - 1, columns = units + 1, length, i, j, p, f
     shape = place(steps, steps) + 1, columns
-    free_table, held_table = np.full(shape, np.inf), np.full(shape, np.inf)
+    free_table, held_table = whole or (np.full(shape, np.inf), np.full(shape, np.inf))
     cdef double[:, ::1] A = free_table, B = held_table
     cdef double price
     cdef double *a

@@ -97,11 +97,6 @@ class Head:
         """
         targets = sequence("targets", targets, self.outputs)
         mask = None if mask is None else sequence("mask", mask)
-        if lengths is None:
-            return BoundHead(self, targets, mask)
-        if targets.ndim < 2:
-            self.check_targets(targets)
-        lengths = check_lengths(lengths, *targets.shape[:2], "targets")
         return BoundHead(self, targets, mask, lengths=lengths)
 
     def at_last(self, targets: ArrayLike, steps: ArrayLike) -> "BoundHead":
@@ -208,8 +203,10 @@ class BoundHead:
 
     def __init__(self, head, targets, mask=None, ends=None, lengths=None):
         self.head = head
-        self.targets, self.mask, self.ends, self.lengths = targets, mask, ends, lengths
-        self.given_mask = mask
+        self.targets, self.given_mask, self.ends = targets, mask, ends
+        if targets.ndim > 1:  # else the head says what it needs
+            lengths = check_lengths(lengths, *targets.shape[:2], "targets")
+        self.lengths = lengths
         self.params = head.params
         self.kernel = head.kernel
         self.scale = None

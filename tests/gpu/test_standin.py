@@ -400,3 +400,46 @@ def test_evaluation_has_the_bits_of_numpy_and_waits_at_the_end_alone(device, pro
     assert {type(array) for array in after} == {device.ndarray}
     for mine, theirs in zip(after, states, strict=True):
         assert np.array_equal(arrays.to_host(mine), theirs)
+
+
+@pytest.mark.parametrize("cell, dtype, tokens", CASES)
+def test_rows_of_several_lengths_have_the_bits_of_numpy(
+    device, problem, host_bits, cell, dtype, tokens
+):
+    lengths, found = [4, 9, 2], []
+    for backend in ("numpy", "cupy"):
+        before = device.counts.live
+        network, inputs, head, state = problem(backend, cell, 9, dtype=dtype, tokens=tokens)
+        if not tokens:
+            inputs[4:, 0] = np.nan
+        bound = head.head.with_targets(head.targets, lengths=lengths)
+        plan = mb.packed_schedule(lengths, 3 * network.internal_nbytes(3), network)
+        executor = mb.Executor(network, plan, 3, input_grads=not tokens)
+        device.counts.begin()
+        result = executor.run(inputs, bound, state, lengths)
+        found.append(host_bits(result))
+        full = mb.full_bptt(network, inputs, bound, state, lengths=lengths)
+        assert host_bits(full) == found[-1]
+        _, last = mb.evaluate(network, inputs, bound, state, lengths)
+        for mine, kept in zip(last, result.state, strict=True):
+            assert (arrays.to_host(mine) == arrays.to_host(kept)).all()
+    assert found[0] == found[1]
+    assert device.counts.peak - before > 0
+
+
+@pytest.mark.parametrize("tokens", [True, False])
+@pytest.mark.parametrize("kind", [mb.RNN, mb.LSTM, mb.GRU, mb.LayerNormLSTM])
+@pytest.mark.parametrize("size", [(64, 3, 8), (64, 3, 1), (5, 3, 64)], ids=str)
+def test_the_ledger_holds_what_rows_of_several_lengths_need(device, problem, kind, size, tokens):
+    B, I, H = size  # noqa: E741
+    lengths = [20] + [1 + row % 20 for row in range(1, B)]
+    before = device.counts.live
+    _, inputs, head, _ = problem("cupy", "lstm", 20, B, I, H, 3, tokens=tokens)
+    network = kind(I, H, backend="cupy")
+    plan = mb.packed_schedule(lengths, 3 * network.internal_nbytes(B), network)
+    bound = head.head.with_targets(head.targets, lengths=lengths)
+    executor = mb.Executor(network, plan, B)
+    device.counts.begin()
+    executor.run(inputs, bound, lengths=lengths)
+    lived, held = device.counts.peak - before, sum(executor.ledger.held.values())
+    assert lived <= executor.ledger.peak <= held + 5 * max(1024, lived - held)
