@@ -22,14 +22,22 @@ from typing import Any
 
 import numpy as np
 
-from membptt.arrays import all_finite, array_module, namespace
+from membptt.arrays import all_finite, array_module, from_host, namespace
+from membptt.blocks import Blocks
 from membptt.cells import Cell
 from membptt.executor.evaluate import hidden_states
 from membptt.executor.executor import Executor
 from membptt.executor.result import BidirectionalResult, Stats
-from membptt.executor.window import check_cell, check_inputs, check_window, raise_not_finite
+from membptt.executor.window import (
+    check_cell,
+    check_head_lengths,
+    check_inputs,
+    check_window,
+    raise_not_finite,
+)
+from membptt.lengths import check_lengths
 from membptt.schedules import Schedule
-from membptt.types import Array, Inputs, State
+from membptt.types import Array, Inputs, RowLengths, State
 
 DIRECTIONS = "forward", "backward"
 
@@ -42,6 +50,7 @@ def bptt_bidirectional(
     state: Sequence[State | None] = (None, None),
     outputs: Array | None = None,
     threads: int | None = None,
+    lengths: RowLengths | None = None,
 ) -> BidirectionalResult:
     """Back-propagate through a network that reads the sequence in both directions.
 
@@ -64,6 +73,9 @@ def bptt_bidirectional(
         memory. It stands beside the budget.
     threads : int, optional
         As for `membptt.Executor`.
+    lengths : sequence of int, optional
+        [B]: how many of the steps each row has, as for `membptt.bptt`; the backward cell begins at
+        each row's own end. Inputs and targets must be arrays then.
 
     Returns
     -------
@@ -90,22 +102,29 @@ def bptt_bidirectional(
     schedules = pair("schedule", both)
     check_alike(cells)
     cells = cells[0], cells[1].reseeded()
-    checked = [check_inputs(cell, inputs) for cell in cells]
+    checked = [check_inputs(cell, inputs, lengths) for cell in cells]
     steps, batch = checked[0].shape[:2]
     check_together(cells, head, steps, batch)
+    ending = check_lengths(lengths, steps, batch)
+    if ending is not None:
+        check_reversible(checked[0], head, ending)
     outputs = room(outputs, (steps, batch, head.head.outputs), cells[0])
-    inner, outer = (half(head, outputs, cells[0].hidden_size) for half in (Inner, Outer))
+    first = cells[0].hidden_size
+    inner = Inner(head, outputs, first)
+    outer = Outer(head if ending is None else from_ends(head, ending), outputs, first, ending)
     windows = []
     for cell, plan, each, half, enters in zip(
         cells, schedules, checked, (inner, outer), states, strict=True
     ):  # what does not fit is named before anything runs
         Executor(cell, plan, batch)
-        windows.append((each, half, check_window(cell, each, half, enters, plan.steps, batch)))
+        enters = check_window(cell, each, half, enters, plan.steps, batch, ending)
+        windows.append((each, half, enters, ending))
     sweep(cells[0], *windows[0], threads)
     first, second = cells[0].params | inner.params, cells[1].params | outer.params
     kept = [outputs, *first.values(), *windows[0][2]]  # by others, while the backward cell runs
     try:
-        back = run(cells[1], schedules[1], (backwards(checked[1]), *windows[1][1:]), threads, kept)
+        turned = backwards(checked[1], ending)
+        back = run(cells[1], schedules[1], (turned, *windows[1][1:]), threads, kept)
     except (ValueError, FloatingPointError) as error:
         raise type(error)(f"the backward cell, whose step 1 is the last one: {error}") from None
     kept = [outputs, *second.values(), *windows[1][2]]
@@ -173,8 +192,50 @@ def room(outputs, shape, cell):
     return outputs
 
 
-def backwards(inputs):
+def check_reversible(inputs, head, lengths):
+    """Raise unless rows of several lengths can each be read from their end, and the head agrees."""
+    check_head_lengths(head, lengths)
+    for name, source in (("inputs", inputs), ("targets", head.targets)):
+        if not isinstance(source, np.ndarray):
+            raise ValueError(
+                f"{name} are a reader, and with lengths each row is read from its own end; give "
+                "an array, such as a numpy.memmap"
+            )
+
+
+def from_ends(head, lengths):
+    """Return the head with the targets of each row from its last step to its first."""
+    if head.ends is not None:
+        return head.head.at_last(head.targets[0], lengths.given + 1 - head.ends)
+    targets, mask = FromEnds(head.targets, lengths, head.mask), FromEnds(head.mask, lengths)
+    return head.head.with_targets(targets, mask[:], lengths)
+
+
+class FromEnds:
+    """A reader of an array [T, B, ...], each row from its last step to its first, then any.
+
+    Where a `mask` is False it reads 0.
+    """
+
+    def __init__(self, array, lengths, mask=None):
+        self.array, self.ends, self.mask = array, lengths.given, mask
+        self.shape, self.dtype = array.shape, array.dtype
+
+    def __getitem__(self, steps):
+        """Return the steps of a slice."""
+        step = np.arange(self.shape[0])[steps, None]
+        place = np.maximum(self.ends - 1 - step, 0), np.arange(self.shape[1])
+        block = self.array[place]
+        if self.mask is None:
+            return block
+        mask = self.mask[place].reshape(block.shape[:2] + (1,) * (block.ndim - 2))
+        return np.where(mask, block, 0).astype(self.dtype)
+
+
+def backwards(inputs, lengths):
     """Return the inputs, an array or Blocks, from their last step to their first."""
+    if lengths is not None:
+        return Blocks("inputs", FromEnds(inputs, lengths), inputs.dtype)
     return inputs[::-1] if isinstance(inputs, np.ndarray) else Reversed(inputs.source)
 
 
@@ -203,11 +264,14 @@ class Half:
         [T, B, V]
     first : int
         How many rows of ``W_y`` read the forward cell.
+    lengths : membptt.lengths.Lengths or None
+        Of the rows, where they differ, for the half that reads them from their ends.
     """
 
     bound: object
     outputs: object
     first: int
+    lengths: object = None
     kernel = None
 
     @property
@@ -225,11 +289,17 @@ class Outer(Half):
         params = self.bound.params
         return {"W_y": params["W_y"][self.first :], "b_y": params["b_y"]}
 
-    def forward_backward(self, step, h, grads):
+    def forward_backward(self, step, h, grads, rows=None):
         """Return the loss at this step of the backward chain, and its derivative by h."""
         W_b, t = self.params["W_y"], len(self.outputs) + 1 - step
-        loss, dy = self.bound.loss_of(t, self.outputs[t - 1] + h @ W_b)
-        self.outputs[t - 1] = dy
+        if rows is None:
+            place = t - 1
+            loss, dy = self.bound.loss_of(t, self.outputs[place] + h @ W_b)
+        else:  # each row at its own step, and its targets are turned around as its inputs are
+            ends = self.lengths.falling[: len(rows)]
+            place = from_host(ends - step, namespace(h)), rows
+            loss, dy = self.bound.loss_of(step, self.outputs[place] + h @ W_b, rows)
+        self.outputs[place] = dy
         grads["W_y"] += h.T @ dy
         grads["b_y"] += dy.sum(axis=0)
         return loss, dy @ W_b.T
@@ -243,22 +313,24 @@ class Inner(Half):
         """``W_y`` [H_f, V], a part of the layer's own."""
         return {"W_y": self.bound.params["W_y"][: self.first]}
 
-    def forward_backward(self, step, h, grads):
+    def forward_backward(self, step, h, grads, rows=None):
         """Return no loss, which the other half has counted, and its derivative by h."""
-        dy = self.outputs[step - 1]
+        dy = self.outputs[step - 1] if rows is None else self.outputs[step - 1][rows]
         grads["W_y"] += h.T @ dy
         return namespace(h).zeros((), dtype=np.float64), dy @ self.params["W_y"].T
 
 
-def sweep(cell, inputs, inner, state, threads):
+def sweep(cell, inputs, inner, state, lengths, threads):
     """Run the forward cell, and leave its share of the outputs, the bias with it."""
     W_f, b_y = inner.params["W_y"], inner.bound.params["b_y"]
-    for step, hidden in hidden_states(cell, inputs, state, threads):
-        inner.outputs[step - 1] = hidden[0] @ W_f + b_y
+    if lengths is not None:
+        inner.outputs[...] = 0  # behind the ends of rows nothing will be written
+    for step, hidden, *rows in hidden_states(cell, inputs, state, threads, lengths):
+        inner.outputs[(step - 1, *rows)] = hidden[0] @ W_f + b_y
     if not all_finite(inner.outputs):
         step = next(step for step, y in enumerate(inner.outputs, 1) if not all_finite(y))
         begin = f"the outputs of the forward cell stop being finite at step {step}"
-        raise_not_finite(cell, inputs, inner, state, step, begin)
+        raise_not_finite(cell, inputs, inner, state, step, begin, lengths)
 
 
 def joined(forth, back, outputs_bytes, seconds):

@@ -243,9 +243,6 @@ def counted(plan, lengths, hidden, internal):
             freed = (code == FREE) & (stop == kind)
             changes[freed] = -sizes[kind, start[freed]]
         over_time = used + np.cumsum(changes)
-        length, used, peak = (
-            length + len(chunk),
-            int(over_time[-1]),
-            max(peak, int(over_time.max())),
-        )
+        length += len(chunk)
+        used, peak = int(over_time[-1]), max(peak, int(over_time.max()))
     return Counts(length, forward_steps, row_steps, peak)

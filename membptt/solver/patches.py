@@ -13,8 +13,8 @@ so that the long-range structure follows the shrinking states, and the short-ran
 
 import numpy as np
 
-from membptt.solver import _chains
-from membptt.solver._solver import OptimalRule  # type: ignore[attr-defined]
+from membptt.solver import _chains  # type: ignore[attr-defined]
+from membptt.solver._solver import OptimalRule
 from membptt.solver.strategies import TABLE_LIMIT
 
 PATCHES = 64

@@ -247,3 +247,101 @@ def test_misuse_is_named():
     cells[1].params["W_h"][0, 0] = np.nan
     with pytest.raises(ValueError, match="the backward cell, whose step 1 is the last one"):
         mb.bptt_bidirectional(cells, inputs, head, chosen)
+
+
+LENGTHS = np.array([3, 7, 1, 5])
+
+
+def tagged(kind, backend, dense, dtype="float64"):
+    """Return cells, inputs, a head, targets and states of rows with LENGTHS, nonsense behind."""
+    numbers = np.random.default_rng(0)
+    cells = mb.GRU(3, 4, dtype, 1, backend), mb.LSTM(3, 5, dtype, 2, backend)
+    head = (mb.LinearHead if kind == "dense" else mb.SoftmaxHead)(9, 6, dtype, backend=backend)
+    ended = np.arange(1, 8)[:, None] > LENGTHS
+    if dense:
+        inputs = numbers.standard_normal((7, 4, 3)).astype(dtype)
+        inputs[ended] = np.nan
+    else:
+        inputs = numbers.integers(3, size=(7, 4))
+        inputs[ended] = -1
+    if kind == "dense":
+        targets = numbers.standard_normal((7, 4, 6)).astype(dtype)
+        targets[ended] = np.nan
+    else:
+        targets = numbers.integers(6, size=(7, 4))
+        targets[ended] = 77
+    states = tuple(
+        tuple(numbers.standard_normal(shape).astype(dtype) for shape in cell.hidden_shapes(4))
+        for cell in cells
+    )
+    return cells, inputs, head, targets, states
+
+
+@pytest.mark.parametrize("backend", ["numpy", "cython"])
+@pytest.mark.parametrize("kind, dense", [("tags", False), ("dense", True), ("last", True)])
+def test_rows_of_several_lengths_are_read_from_their_own_ends(kind, dense, backend):
+    cells, inputs, head, targets, states = tagged(kind, backend, dense)
+    classes, steps = np.array([5, 0, 2, 2]), np.array([2, 7, 1, 1])
+
+    def run(lengths, rows=slice(None)):
+        n = int(LENGTHS[rows].max())
+        window = inputs[:n, rows]
+        if kind == "last":
+            bound = head.at_last(classes[rows], steps[rows])
+        else:
+            bound = head.with_targets(targets[:n, rows], lengths=lengths)
+        plans = [mb.schedule(n, "1 MiB", cell=cell, batch=window.shape[1]) for cell in cells]
+        state = tuple(tuple(array[rows] for array in part) for part in states)
+        return mb.bptt_bidirectional(cells, window, bound, plans, state, lengths=lengths)
+
+    together, loss, sums = run(LENGTHS), 0, {}
+    for row, n in enumerate(LENGTHS):
+        one = run(None, [row])
+        share = 1 / 4 if kind == "last" else n / LENGTHS.sum()
+        loss += share * one.loss
+        for name, value in one.grads.items():
+            sums[name] = sums.get(name, 0) + share * value
+        for side in range(2):
+            for mine, theirs in zip(together.state[side], one.state[side], strict=True):
+                np.testing.assert_allclose(mine[row], theirs[0], rtol=1e-9)
+            pairs = zip(together.state_grad[side], one.state_grad[side], strict=True)
+            for mine, theirs in pairs:
+                np.testing.assert_allclose(mine[row], share * theirs[0], rtol=1e-9, atol=1e-14)
+    assert together.loss == pytest.approx(loss, rel=1e-12)
+    for name, value in together.grads.items():
+        np.testing.assert_allclose(value, sums[name], rtol=1e-9, atol=1e-13)
+
+
+@pytest.mark.parametrize("backend", ["numpy", "cython"])
+def test_packed_plans_do_not_change_the_bits_of_both_directions(backend):
+    cells, inputs, head, targets, states = tagged("tags", backend, True, "float32")
+    mask = np.random.default_rng(1).random((7, 4)) < 0.7
+    mask[0] = True
+    targets = np.where(mask, targets, -5)
+    bound = head.with_targets(targets, mask, LENGTHS)
+    found = set()
+    for memory in (1, 2, 100):
+        plans = [mb.packed_schedule(LENGTHS, memory * c.internal_nbytes(4), c) for c in cells]
+        result = mb.bptt_bidirectional(cells, inputs, bound, plans, states, lengths=LENGTHS)
+        both = [np.float64(result.loss), *(result.grads[name] for name in sorted(result.grads))]
+        found.add(b"".join(array.tobytes() for array in both))
+        assert result.stats.peak_bytes <= memory * max(c.internal_nbytes(4) for c in cells)
+    assert len(found) == 1
+
+
+def test_lengths_are_refused_where_rows_cannot_be_turned_around():
+    cells, inputs, head, targets, _ = tagged("tags", "cython", True)
+    plans = [mb.packed_schedule(LENGTHS, "1 MiB", cell) for cell in cells]
+    bound = head.with_targets(targets, lengths=LENGTHS)
+
+    class Reader:
+        shape, dtype = inputs.shape, inputs.dtype
+
+        def __getitem__(self, steps):
+            return inputs[steps]
+
+    with pytest.raises(ValueError, match="inputs are a reader, and with lengths"):
+        mb.bptt_bidirectional(cells, Reader(), bound, plans, lengths=LENGTHS)
+    with pytest.raises(ValueError, match="the head knows none"):
+        untold = head.with_targets(np.zeros((7, 4), int))
+        mb.bptt_bidirectional(cells, inputs, untold, plans, lengths=LENGTHS)
