@@ -161,6 +161,7 @@ def packed_schedule(lengths: RowLengths, memory: str | int, cell: Cell) -> Packe
     >>> import membptt as mb
     >>> cell = mb.LSTM(8, 32)
     >>> packed_schedule([100, 60, 20, 10], "20 KiB", cell)
+    <PackedSchedule: 4 rows of up to 100 steps, 354 rows forward for 190, budget 20480 bytes>
     """
     batch_of = Lengths(lengths)
     budget = parse_bytes(memory)
