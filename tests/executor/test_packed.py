@@ -66,7 +66,7 @@ class Case:
         seed=0,
     ):
         numbers = np.random.default_rng(seed)
-        self.lengths = lengths = np.asarray(lengths)
+        self.lengths = lengths = np.array(lengths)
         T, B = int(lengths.max()), len(lengths)
         self.cell = make(I, H, dtype=dtype, backend=backend)
         self.kind = kind
