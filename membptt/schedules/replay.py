@@ -61,7 +61,7 @@ class Replayed:
     forward_steps: int
     executions: np.ndarray
     peak: int
-    expanded_steps: int = 0
+    expanded_steps: int
 
 
 class Machine:
@@ -73,7 +73,7 @@ class Machine:
         T.
     hidden, internal : int or sequence of int, length T
         Sizes of the two kinds of states, or of those of each step.
-    budget : int, optional
+    budget : int or None
         Most that all saved states may take.
     lanes : int
         With one, states are given back in the reverse order of saving; with two, in any order.
@@ -81,7 +81,7 @@ class Machine:
         Rooms of one hidden state each, always taken, for states on their way to or from disk.
     """
 
-    def __init__(self, steps, hidden=1, internal=1, budget=None, lanes=1, buffers=0):
+    def __init__(self, steps, hidden, internal, budget, lanes, buffers):
         self.steps = steps
         self.stacked = lanes == 1
         self.hidden = hidden

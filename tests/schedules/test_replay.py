@@ -1,5 +1,7 @@
 """The replay machine: what it lets pass, and the index and reason of what it does not."""
 
+from dataclasses import FrozenInstanceError
+
 import pytest
 
 from membptt.schedules import (
@@ -13,6 +15,7 @@ from membptt.schedules import (
     Restore,
     replay,
 )
+from membptt.schedules.actions import Drop, Fetch, Prefetch, Store
 
 INTERNAL, HIDDEN = True, False
 
@@ -32,7 +35,31 @@ def test_counts():
     done = replay(TWO, 2, internal=3, budget=3)
     assert done.forward_steps == 3
     assert done.executions.tolist() == [2, 1]
-    assert done.peak == 3
+    assert (done.peak, done.expanded_steps) == (3, 0)
+    with pytest.raises(FrozenInstanceError):
+        done.peak = 2
+
+
+def test_sizes_count_as_1_unless_given():
+    three = [
+        AdvanceSaveHidden(0, 1),
+        AdvanceSaveInternal(1, 3),
+        *(Backward(3), Free(3, INTERNAL)),
+        Restore(1),
+        AdvanceSaveInternal(1, 2),
+        *(Backward(2), Free(2, INTERNAL), Free(1, HIDDEN), Restore(0)),
+        AdvanceSaveInternal(0, 1),
+        *(Backward(1), Free(1, INTERNAL)),
+    ]
+    assert replay(three, 3).peak == 2
+    assert replay(three, 3, hidden=7).peak == 8
+    assert replay(three, 3, internal=7).peak == 8
+    # h_1 stands beside the internal state of step 3, then beside that of 2; that of 1 is alone.
+    assert replay(three, 3, hidden=[1, 0, 0], internal=[3, 2, 6]).peak == 7
+    assert replay(three, 3, hidden=[1, 0, 0], internal=[3, 9, 6]).peak == 10
+    assert replay(three, 3, hidden=[1, 0, 0], internal=[12, 9, 6]).peak == 12
+    with pytest.raises(ReplayError, match=r"action 2, .*: 7 in use, above the budget of 6$"):
+        replay(three, 3, hidden=[1, 0, 0], internal=[3, 2, 6], budget=6)
 
 
 def test_restore_from_every_giver():
@@ -158,3 +185,85 @@ def test_a_block_may_not_pass_the_budget():
 def test_a_block_needs_internal_states_that_cover_the_hidden_ones():
     with pytest.raises(ReplayError, match="at least as large"):
         replay(block(), 4, hidden=5, internal=4)
+
+
+@pytest.mark.parametrize("start", [4, 3])
+def test_a_block_ends_at_the_next_step_and_is_not_empty(start):
+    with pytest.raises(ReplayError, match=r"action 1, .*: the next step to back-propagate is 4"):
+        replay([Expand(start, start if start == 4 else 5)], 4)
+
+
+def test_a_block_needs_its_own_states_on_top_and_a_start():
+    saved = [AdvanceSaveHidden(0, 1), AdvanceSaveHidden(1, 2)]
+    with pytest.raises(ReplayError, match="h_2 is not on top of the stack"):
+        replay([*saved[:1], Expand(1, 3)], 3)
+    with pytest.raises(ReplayError, match="no saved state gives h_1"):
+        replay([Advance(0, 1), saved[1], Expand(1, 3)], 3)
+
+
+def test_two_lanes_give_states_back_in_any_order():
+    crossed = [
+        AdvanceSaveInternal(0, 1),
+        AdvanceSaveInternal(1, 2),
+        *(Backward(2), Backward(1)),
+        *(Free(1, INTERNAL), Free(2, INTERNAL)),
+    ]
+    with pytest.raises(ReplayError, match=r"action 4, .*: .* is not on top of the stack"):
+        replay(crossed, 2)
+    assert replay(crossed, 2, lanes=2).peak == 2
+    with pytest.raises(ReplayError, match=r"action 5, .*: this state is not saved"):
+        replay([*crossed[:4], Free(2, HIDDEN)], 2, lanes=2)
+    with pytest.raises(ReplayError, match="the internal state of this step is not saved"):
+        replay([Advance(0, 2), Backward(2)], 2, lanes=2)
+    with pytest.raises(ReplayError, match="blocks are for one lane"):
+        replay([AdvanceSaveHidden(0, 1), Expand(0, 2)], 2, lanes=2)
+
+
+def last_step(step):
+    return [AdvanceSaveInternal(step - 1, step), Backward(step), Free(step, INTERNAL)]
+
+
+# Three steps: h_1 and h_2 go to disk, and come back one after the other.
+THREE = [
+    *(Advance(0, 1), Store(1), Advance(1, 2), Store(2)),
+    *last_step(3),
+    *(Prefetch(2), Fetch(2), Prefetch(1), Drop(2), Restore(1)),
+    *last_step(2),
+    *(Drop(1), Restore(0)),
+    *last_step(1),
+]
+
+
+def test_buffers_are_always_taken():
+    done = replay(THREE, 3, hidden=2, internal=5, budget=9, buffers=2)
+    assert (done.forward_steps, done.peak) == (5, 9)
+    with pytest.raises(ReplayError, match="9 in use, above the budget of 8"):
+        replay(THREE, 3, hidden=2, internal=5, budget=8, buffers=2)
+    assert replay(THREE, 3, hidden=2, internal=5, buffers=3).peak == 11
+
+
+@pytest.mark.parametrize(
+    ("actions", "reason"),
+    [
+        ([Store(0)], "the working state is h_0"),
+        ([Advance(0, 2), Store(1)], "the working state is h_2"),
+        ([Advance(0, 1), Store(1), Prefetch(2)], "h_2 was not stored"),
+        ([Advance(0, 1), Store(1), Fetch(1)], "h_1 was not prefetched"),
+        ([Advance(0, 1), Store(1), Drop(1)], "h_1 was not prefetched"),
+        ([*THREE[:10], Store(2)], "all 2 buffers are taken"),
+        ([*THREE[:10], Prefetch(1)], "all 2 buffers are taken"),
+        ([*THREE[:11], Fetch(2)], "h_2 was not prefetched"),
+        ([*THREE[:11], Drop(1), Restore(1)], "no saved state gives h_1"),
+        ([action for action in THREE if action != Drop(1)], "1 buffers were not given back"),
+    ],
+)
+def test_what_is_wrong_with_a_transfer_is_named(actions, reason):
+    with pytest.raises(ReplayError) as caught:
+        replay(actions, 3, buffers=2)
+    assert caught.value.reason == reason
+    assert caught.value.index in (len(actions) - 1, len(actions))
+
+
+def test_without_buffers_nothing_goes_to_disk():
+    with pytest.raises(ReplayError, match=r"action 2, .*: all 0 buffers are taken"):
+        replay(THREE, 3)
