@@ -20,7 +20,7 @@ cdef extern from "_minplus.h" nogil:
 # Twice "infeasible" still fits the type, 64 times it fits 64 bits; every true cost is smaller.
 cdef int32_t INFEASIBLE32 = (1 << 30) - 1
 cdef int64_t INFEASIBLE64 = (<int64_t>1 << 54) - 1
-cdef int64_t LONGEST32 = 46339  # t (t + 1) / 2 < 2**30 - 1 up to here
+LONGEST32 = 46339  # t (t + 1) / 2 < 2**30 - 1 up to here
 
 
 cdef class Rule:
@@ -278,18 +278,20 @@ cdef class MixedRule(Rule):
 
     cdef const int32_t[:, ::1] C32
     cdef const int64_t[:, ::1] C64
+    cdef bint narrow  # C32 is set: a view that is not set does not compare equal to None
     cdef readonly object table
 
     def __init__(self, int64_t steps, int64_t units, int64_t hidden, int64_t internal):
         self.hidden, self.internal, self.free = hidden, internal, units
         self.table = msm_table(steps, units, hidden, internal)
-        if self.table.dtype == np.int32:
+        self.narrow = self.table.dtype == np.int32
+        if self.narrow:
             self.C32 = self.table
         else:
             self.C64 = self.table
 
     cpdef int64_t split(self, int64_t t, int64_t free, bint held) except? 0:
-        if self.C32 is not None:
+        if self.narrow:
             return split_msm(self.C32, t, free, self.hidden, self.internal)
         return split_msm(self.C64, t, free, self.hidden, self.internal)
 
@@ -303,19 +305,21 @@ cdef class OptimalRule(Rule):
 
     cdef const int32_t[:, ::1] A32, B32
     cdef const int64_t[:, ::1] A64, B64
+    cdef bint narrow
     cdef readonly object tables
 
     def __init__(self, int64_t steps, int64_t units, int64_t hidden, int64_t internal):
         self.hidden, self.internal, self.free = hidden, internal, units
         self.tables = optimal_tables(steps, units, hidden, internal)
-        if self.tables[0].dtype == np.int32:
+        self.narrow = self.tables[0].dtype == np.int32
+        if self.narrow:
             self.A32, self.B32 = self.tables
         else:
             self.A64, self.B64 = self.tables
 
     cpdef int64_t split(self, int64_t t, int64_t free, bint held) except? 0:
         cdef int64_t a = self.hidden, b = self.internal
-        if self.A32 is not None:
+        if self.narrow:
             if held:
                 return split_held(self.A32, self.B32, t, free + a, a, b)
             return split_free(self.A32, self.B32, t, free, b)

@@ -230,6 +230,12 @@ def test_an_edited_file_is_replayed(tmp_path):
         Schedule.load(path)
 
 
+def test_a_schedule_from_tables_of_64_bits():
+    made = schedule(46_340, Units(4, 3), "msm")
+    assert made._rule.table.dtype == np.int64
+    assert made.replay().forward_steps == made.forward_steps
+
+
 @pytest.mark.parametrize("name", ["hsm", "ism"])
 def test_a_million_steps_stream(name):
     made = schedule(1_000_000, Units(50), name)

@@ -5,6 +5,7 @@ from math import inf
 import numpy as np
 import pytest
 
+from membptt.schedules.plan import plan
 from membptt.solver import STRATEGIES, _expand, _solver, recurrences
 from membptt.solver.expand import ExpandCost
 from membptt.solver.strategies import Sizes
@@ -54,13 +55,33 @@ def test_same_numbers(name, a, b):
         np.testing.assert_array_equal(costs, expected)
 
 
-def test_both_integer_types_give_the_same_tables():
-    longest = 46_339
+def test_the_smaller_integers_hold_all_costs_that_they_are_used_for():
+    longest = _solver.LONGEST32
     assert _solver.cost_type(longest) == np.int32
     assert _solver.cost_type(longest + 1) == np.int64
     narrow = _solver.msm_table(longest, 1, 1, 2)
     wide = _solver.msm_table(longest + 1, 1, 1, 2)
     np.testing.assert_array_equal(narrow, wide[:, :-1])
+
+
+@pytest.mark.parametrize(("a", "b"), [(1, 2), (1, 3), (5, 12)])
+def test_both_integer_types_give_the_same_tables_and_schedules(a, b, monkeypatch):
+    def planned():
+        msm, optimal = _solver.MixedRule(90, 40, a, b), _solver.OptimalRule(90, 40, a, b)
+        columns = STRATEGIES["msm"].costs(90, range(41), Sizes(a, b))
+        best = STRATEGIES["optimal"].costs(90, range(b, 41), Sizes(a, b))
+        actions = [list(plan(rule, 0, 90, rule.free)) for rule in (msm, optimal)]
+        return [msm.table, *optimal.tables], [columns, best, *actions]
+
+    narrow, decided = planned()
+    monkeypatch.setattr(_solver, "LONGEST32", 89)
+    wide, again = planned()
+    assert decided == again
+    for small, large in zip(narrow, wide, strict=True):
+        assert (small.dtype, large.dtype) == (np.int32, np.int64)
+        feasible = small <= 90 * 91 // 2
+        np.testing.assert_array_equal(small[feasible], large[feasible])
+        assert (large[~feasible] > 2**31).all()
 
 
 @pytest.mark.parametrize(("a", "b"), [(1, 1), (2, 1), (3, 2)])
