@@ -90,6 +90,7 @@ def test_restore_from_every_giver():
         ([Advance(1, 2)], 0, "the working state is h_0"),
         ([Advance(0, 0)], 0, "give start < stop <= 2"),
         ([Advance(0, 3)], 0, "give start < stop <= 2"),
+        ([Advance(0, 1), Advance(1, 0)], 1, "give start < stop <= 2"),
         ([Advance(0, 1), Restore(1)], 1, "no saved state gives h_1"),
         ([AdvanceSaveInternal(0, 1), Backward(1)], 1, "the next step to back-propagate is 2"),
         ([Advance(0, 2), Backward(2)], 1, "not on top"),
@@ -187,10 +188,31 @@ def test_a_block_needs_internal_states_that_cover_the_hidden_ones():
         replay(block(), 4, hidden=5, internal=4)
 
 
-@pytest.mark.parametrize("start", [4, 3])
-def test_a_block_ends_at_the_next_step_and_is_not_empty(start):
+@pytest.mark.parametrize(("start", "stop"), [(4, 4), (5, 4), (3, 5)])
+def test_a_block_ends_at_the_next_step_and_is_not_empty(start, stop):
     with pytest.raises(ReplayError, match=r"action 1, .*: the next step to back-propagate is 4"):
-        replay([Expand(start, start if start == 4 else 5)], 4)
+        replay([Expand(start, stop)], 4)
+
+
+def test_a_block_takes_all_its_states_and_leaves_its_start_if_that_is_below():
+    whole = [AdvanceSaveHidden(step, step + 1) for step in range(3)]
+    ends = [action for step in (4, 3, 2, 1) for action in (Backward(step), Free(step, INTERNAL))]
+    done = replay([*whole, Expand(0, 4), *ends], 4, internal=2)
+    assert (done.expanded_steps, done.peak) == (4, 8)
+    below = [
+        AdvanceSaveHidden(0, 2),
+        Restore(0),
+        AdvanceSaveHidden(0, 1),
+        Restore(2),
+        AdvanceSaveHidden(2, 3),
+        Expand(2, 4),
+        *ends[:4],
+        *(Restore(1), AdvanceSaveInternal(1, 2), *ends[4:6]),
+        *(Free(1, HIDDEN), Free(2, HIDDEN)),
+        *(Restore(0), AdvanceSaveInternal(0, 1), *ends[6:]),
+    ]
+    done = replay(below, 4, internal=2)
+    assert (done.expanded_steps, done.peak) == (2, 6)
 
 
 def test_a_block_needs_its_own_states_on_top_and_a_start():
@@ -247,6 +269,7 @@ def test_buffers_are_always_taken():
     [
         ([Store(0)], "the working state is h_0"),
         ([Advance(0, 2), Store(1)], "the working state is h_2"),
+        ([Advance(0, 1), Store(2)], "the working state is h_1"),
         ([Advance(0, 1), Store(1), Prefetch(2)], "h_2 was not stored"),
         ([Advance(0, 1), Store(1), Fetch(1)], "h_1 was not prefetched"),
         ([Advance(0, 1), Store(1), Drop(1)], "h_1 was not prefetched"),
