@@ -28,6 +28,12 @@ COMMANDS = {
 class Parser(argparse.ArgumentParser):
     """A parser that says what is wrong in one line."""
 
+    def _get_values(self, action, arg_strings):
+        """Return an option's values; argparse would drop the one of ``--option=--``."""
+        if action.option_strings and "--" in arg_strings:
+            raise argparse.ArgumentError(action, "'--' is no value; give another one")
+        return super()._get_values(action, arg_strings)
+
     def error(self, message):
         """End with exit code 2 and one line."""
         self.exit(WRONG, f"{self.prog}: error: {message}; see {self.prog} --help\n")

@@ -19,7 +19,14 @@ from membptt.solver._solver import FullRule
 from membptt.solver.disk import Intervals
 from membptt.solver.expand import ExpandCost
 from membptt.solver.lookahead import Segments
-from membptt.solver.strategies import STRATEGIES, Sizes, check_length, find_strategy, plan
+from membptt.solver.strategies import (
+    LARGEST,
+    STRATEGIES,
+    Sizes,
+    check_length,
+    find_strategy,
+    plan,
+)
 from membptt.types import FilePath
 
 FORMAT = "membptt schedule 1"
@@ -334,6 +341,9 @@ class Schedule:
                 if type(value) is not (str if name in ("strategy", "unit") else int):
                     if name != "units" or value is not None:
                         raise ValueError(f"{name} is {value!r}")
+            largest = max(fields["hidden"], fields["internal"]) * fields["steps"]
+            if max(largest, fields["budget"]) > LARGEST // 2:
+                raise ValueError("its states take more than 64 bits can count")
             actions = [from_row(*row) for row in data["actions"]]
             units = fields.pop("units")
             if "interval" in data or "lanes" in data:
@@ -364,6 +374,8 @@ class Schedule:
         )
         if len(actions) < fields["steps"]:
             raise ValueError("it has fewer actions than steps")
+        if fields["unit"] not in ("units", "bytes"):
+            raise ValueError(f"unit is {fields['unit']!r}")
         chosen = find_strategy(fields["strategy"])
         planned = plan(fields["steps"], integer("units", units), chosen, sizes, interval=interval)
         again = _of_plan(
@@ -377,6 +389,8 @@ class Schedule:
         )
         if list(again) != actions:
             raise ValueError("its actions are not those of its plan")
+        if again.peak_bytes > again.budget:
+            raise ValueError(f"budget is {again.budget}, its states take {again.peak_bytes}")
         return again
 
 

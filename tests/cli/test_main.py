@@ -26,6 +26,8 @@ def test_help(command, capsys):
         ([], "required: COMMAND; see membptt --help"),
         (["trian"], "invalid choice: 'trian'"),
         (["train", "--steps"], "--steps: expected one argument; see membptt train --help"),
+        (["train", "--dropout=--"], "--dropout: '--' is no value; give another one; see"),
+        (["schedule", "--steps=--"], "--steps: '--' is no value"),
     ],
 )
 def test_wrong_usage_is_one_line(argv, message, capsys):

@@ -1,4 +1,4 @@
-"""Cases of the fuzzer: each is made from its number alone, so that one that fails can be repeated.
+"""Cases of the fuzzer: each is made from seed and number, so that one that fails can be repeated.
 
 python -m pytest tests/fuzz                                        a few of each kind
 python -m pytest tests/fuzz --fuzz-cases 5000                      5000 of each kind
@@ -22,6 +22,7 @@ def pytest_addoption(parser):
     parser.addoption(
         "--fuzz-cases", type=int, default=USUAL_CASES, metavar="N", help="cases of each kind"
     )
+    parser.addoption("--fuzz-seed", type=int, default=0, metavar="N", help="for other cases")
 
 
 def pytest_generate_tests(metafunc):
@@ -34,7 +35,8 @@ def pytest_generate_tests(metafunc):
 @pytest.fixture
 def rng(request, number):
     """Return the case's own source of chance."""
-    return random.Random(f"{request.node.originalname} {number}")
+    seed = request.config.getoption("fuzz_seed", 0)
+    return random.Random(f"{request.node.originalname} {seed} {number}")
 
 
 @pytest.fixture(scope="session")

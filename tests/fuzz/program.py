@@ -16,6 +16,9 @@ import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
+
+from fuzz.arguments import parsers
 
 from membptt.cli import check, main, reproduce
 from membptt.cli.log import HEADER, KEYS
@@ -87,8 +90,9 @@ def run(words):
     streams = [io.TextIOWrapper(io.BytesIO(), "utf-8", write_through=True) for _ in range(2)]
     started = time.monotonic()
     with contextlib.redirect_stdout(streams[0]), contextlib.redirect_stderr(streams[1]):
-        with limits(started):
+        with limits(started) as watch:
             code = main(list(words))
+            watch.over = True
     out, err = (stream.buffer.getvalue().decode() for stream in streams)
     return Outcome(list(words), code, out, err, time.monotonic() - started)
 
@@ -97,7 +101,11 @@ def run(words):
 def limits(started):
     """Press Ctrl-C once after a while, raise `Hung` long after; bound the memory."""
 
+    watch = SimpleNamespace(over=False)
+
     def alarm(*_):
+        if watch.over:  # at the last moment
+            return
         if time.monotonic() - started > LIMIT:
             raise Hung
         os.kill(os.getpid(), signal.SIGINT)
@@ -109,7 +117,7 @@ def limits(started):
     resource.setrlimit(resource.RLIMIT_AS, (used + MEMORY, hard))
     signal.setitimer(signal.ITIMER_REAL, PATIENCE, LIMIT)
     try:
-        yield
+        yield watch
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
@@ -133,10 +141,20 @@ def judge(outcome):
         begun |= "--json" in words and "[Errno" in own[0]  # what people read cannot be written
         assert begun or lines == own, told
         assert re.match(r"membptt( [a-z]+)?: error: .", own[0]), told
+        assert names_what_is_wrong(own[0]), told
     elif code in (0, 1):
         assert own == [], told
         if out is not None and "--json" in words and not {"--help", "-h"} & set(words):
             strict(out.splitlines()[-1])
+
+
+def names_what_is_wrong(line):
+    """Return whether an error names an option or a file, or says what ran out and when."""
+    dests = {action.dest for parser in parsers().values() for action in parser._actions}
+    known = {*dests, *(dest.replace("_", "-") for dest in dests), "checkpoint", "hidden_size"}
+    words = rf"(?<![\w-])(--)?({'|'.join(map(re.escape, known))})(?![\w-])"
+    others = r"COMMAND|file '|unrecognized arguments|out of memory|\[Errno \d+\]|update \d+: "
+    return re.search(f"{words}|{others}", line.partition("; see membptt")[0]) is not None
 
 
 def strict(text):

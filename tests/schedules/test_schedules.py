@@ -1,5 +1,6 @@
 """Schedules of every strategy: legal, within budget, as cheap as predicted, and values."""
 
+import json
 from dataclasses import FrozenInstanceError
 
 import numpy as np
@@ -271,3 +272,23 @@ def test_a_length_that_a_planner_has_no_room_for_is_refused_at_once(strategy, me
     cell = None if isinstance(memory, Units) else LSTM(4, 8)
     with pytest.raises(ValueError, match=f"steps is 1000000000000; strategy {strategy} plans up"):
         schedule(10**12, memory, strategy, cell)
+
+
+@pytest.mark.parametrize("strategy", ["optimal", "disk"])
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("budget", -1),
+        ("budget", 3),
+        ("budget", 2**70),
+        ("hidden", 10**30),
+        ("internal", 2**62),
+        ("unit", "apples"),
+    ],
+)
+def test_a_file_whose_numbers_do_not_fit_is_refused(tmp_path, strategy, name, value):
+    path = tmp_path / "schedule"
+    schedule(30, Units(20, 3), strategy).save(path)
+    path.write_text(json.dumps(json.loads(path.read_text()) | {name: value}))
+    with pytest.raises(ValueError, match=r"is not a schedule that membptt saved|the budget of"):
+        Schedule.load(path)
