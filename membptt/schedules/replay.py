@@ -141,11 +141,15 @@ class Machine:
             case Store():
                 if self.working != step or step == 0:
                     return self._elsewhere
+                if step in self.stored:
+                    return f"h_{step} is stored already"
                 self.stored.add(step)
                 return None  # the buffer is free again when the state is written
             case Prefetch():
                 if step not in self.stored:
                     return f"h_{step} was not stored"
+                if step in self.buffered:  # a second buffer for it would never be given back
+                    return f"h_{step} is in a buffer already"
                 self.buffered.add(step)
                 return None
         if step not in self.buffered:

@@ -259,10 +259,13 @@ def test_rows_that_use_storage_wrongly_are_refused(window):
         ([run, prefetch], "h_4 was not stored"),
         ([run, store, fetch], "h_4 was not prefetched"),
         ([run, store, drop], "h_4 was not prefetched"),
-        ([run, store, prefetch, prefetch, prefetch], "all 1 buffers are taken"),
+        ([run, store, store], "h_4 is stored already"),
+        ([run, store, prefetch, prefetch], "h_4 is in a buffer already"),
     ]:
         with pytest.raises(ValueError, match=reason):
-            replay(rows, 9, buffers=1)
+            replay(rows, 9, buffers=2)
+    with pytest.raises(ValueError, match="all 1 buffers are taken"):
+        replay([run, store, prefetch, actions.Advance(4, 5), actions.Store(5)], 9, buffers=1)
 
 
 def test_the_interval_follows_from_the_three_bounds():
