@@ -11,6 +11,8 @@ import tempfile
 
 import numpy as np
 
+from posix.unistd cimport close
+
 cdef enum:
     END = 16  # bytes of spill_end
 
@@ -79,12 +81,14 @@ cdef class Spill:
         Keep every transfer's begin and end as `events`.
     """
 
+    def __cinit__(self):
+        self.s.fd = -1  # 0 is somebody's standard input
+
     def __init__(self, folder, steps, interval, nbytes, arena, buffers, rate=0.0, record=False):
         cdef long records = max(1, (steps - 1) // interval)
         cdef int i
         cdef long size = nbytes
         cdef char *memory = <char *><size_t>arena.ctypes.data
-        self.s.fd = -1
         self.interval = interval
         self.arena = arena
         self.first_offset = arena.nbytes - buffers * nbytes
@@ -117,6 +121,8 @@ cdef class Spill:
     def __dealloc__(self):
         if self.running:
             spill_stop(&self.s)
+        if self.s.fd >= 0:  # also where the thread could not be started
+            close(self.s.fd)
 
     @property
     def fd(self):
