@@ -99,15 +99,20 @@ def from_bfloat16(code, dtype):
 
 
 def to_int8(a, known):
-    """Return how many steps each number is, and the step of each row [B, 1] or None."""
-    xp = namespace(a)
-    if known != ROWS:
-        return xp.round(a * steps(known)).astype(code_type(known), order="C"), None
-    a = within(a, "int8")
-    scale = abs(a).max(axis=1, keepdims=True) / 127
-    # A row of zeros has step 0, and any divisor does; a step below the normal numbers is inexact.
-    code = xp.clip(xp.round(a / xp.where(scale > 0, scale, 1)), -127, 127)
-    return code.astype(np.int8, order="C"), scale
+    """Return how many steps each number is, and the step of each row [B, 1] or None.
+
+    NaN becomes any number, and nobody is warned: the loss, which is exact, will be NaN too.
+    """
+    xp, scale = namespace(a), None
+    if known == ROWS:
+        a = within(a, "int8")
+        scale = abs(a).max(axis=1, keepdims=True) / 127
+        # A row of zeros has step 0, and any divisor does; one below the normal numbers is inexact.
+        code = xp.clip(xp.round(a / xp.where(scale > 0, scale, 1)), -127, 127)
+    else:
+        code = xp.round(a * steps(known))
+    with np.errstate(invalid="ignore"):
+        return code.astype(code_type(known), order="C"), scale
 
 
 def code_type(known):

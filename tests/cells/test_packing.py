@@ -68,6 +68,13 @@ def test_bfloat16_is_the_nearest_of_eight_bits(dtype):
         assert found == nearest(limited, 8, -133) and np.signbit(found) == np.signbit(value)
 
 
+@pytest.mark.parametrize("known", [UNIT, SIGNED, ROWS])
+def test_nan_in_int8_is_no_warning_and_leaves_other_rows(known):
+    a = np.array([[np.nan, 0.5], [0.25, 0.5]], np.float32)
+    (_, row) = decode("int8", [known], encode("int8", [known], [a]), np.float32)[0]
+    np.testing.assert_allclose(row, a[1], atol=1 / 254)
+
+
 def test_bfloat16_keeps_every_nan():
     bits = np.array([0x7FC00000, 0x7FFFFFFF, 0xFFFFFFFF, 0x7F800001], np.uint32)
     assert np.isnan(decode("bfloat16", [ROWS], [to_bfloat16(bits.view(np.float32))], np.float32))[
