@@ -92,20 +92,10 @@ class Conjugates:
         bound = (np.multiply.outer(t, self.slopes) - table).max(axis=-1)
         return np.where(t > 0, bound, 0)
 
-
-class NearOptimalRule(_solver.LongRule):
-    """Splits by the exact tables up to `EXACT` steps, and by the bounds above."""
-
-    def __init__(self, steps, units, a, b):
-        super().__init__(min(steps, EXACT), units, a, b)
-        self.conjugates = Conjugates(steps, units, a, b) if steps > EXACT else None
-        self.split_long = lru_cache(maxsize=None)(self._split_long)
-
-    def _split_long(self, t, free, held):
+    def split(self, t, free, held):
         """Return the split whose bound is least; where several are, one in the middle."""
-        a, b = self.hidden, self.internal
-        m = free + (a if held else 0)
-        below = self.conjugates.below
+        a, b = self.a, self.b
+        m, below = free + (a if held else 0), self.below
         room = free if held else m  # what a saved state takes its units from
 
         def hidden(y):
@@ -125,6 +115,17 @@ class NearOptimalRule(_solver.LongRule):
             if convert < best:
                 choice = 0
         return choice
+
+
+class NearOptimalRule(_solver.LongRule):
+    """Splits by the exact tables up to `EXACT` steps, and by the bounds above."""
+
+    def __init__(self, steps, units, a, b):
+        super().__init__(min(steps, EXACT), units, a, b)
+        if steps > EXACT:
+            # What is cached is not this rule's own: its tables would wait for the collector.
+            conjugates = Conjugates(steps, units, a, b)
+            self.split_long = lru_cache(maxsize=None)(conjugates.split)
 
     def cost(self, steps):
         """Return the forward steps that the whole chain takes with these splits."""

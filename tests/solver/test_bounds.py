@@ -1,6 +1,8 @@
 """The lower bound against exact costs, near-optimal schedules against their certificate, and the
 bounds of the paper."""
 
+import gc
+import weakref
 from math import comb
 
 import numpy as np
@@ -9,6 +11,19 @@ import pytest
 from membptt.memory import Units
 from membptt.schedules import schedule
 from membptt.solver import _solver, bounds, forward_steps
+
+
+def test_a_long_plan_does_not_wait_for_the_collector():
+    """Its tables may be large, and a budget in bytes may be what they are planned for."""
+    gc.disable()
+    try:
+        rule = bounds.NearOptimalRule(3 * bounds.EXACT, 40, 1, 3)
+        assert rule.cost(3 * bounds.EXACT) > 0
+        gone = weakref.ref(rule)
+        del rule
+        assert gone() is None
+    finally:
+        gc.enable()
 
 
 @pytest.mark.parametrize(("a", "b"), [(1, 2), (1, 3), (1, 4), (1, 6), (2, 3), (5, 12)])
