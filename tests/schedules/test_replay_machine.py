@@ -111,7 +111,7 @@ class Replaying(RuleBasedStateMachine):
     @initialize(steps=st.integers(1, 6), room=st.integers(0, 8))
     def begin(self, steps, room):
         self.model = Model(steps, INTERNAL + room)
-        self.machine = Machine(steps, HIDDEN, INTERNAL, INTERNAL + room)
+        self.machine = Machine(steps, HIDDEN, INTERNAL, INTERNAL + room, lanes=1, buffers=0)
         self.actions = []
 
     def do(self, action):
