@@ -104,9 +104,14 @@ class Cell:
         )
 
     @property
+    def noisy(self):
+        """Whether it has any noise, in training."""
+        return self.noise.wanted
+
+    @property
     def own_code(self):
         """Whether only the cell's own code computes it: no kernels have its options."""
-        return self.noise.wanted
+        return self.noisy
 
     def set_noise(self, draw: int | None, first_row: int = 0) -> None:
         """Choose the masks of all noise from now on.
@@ -129,8 +134,18 @@ class Cell:
         first_row = integer("first_row", first_row, minimum=0)
         self.noise = replace(self.noise, draw=draw, first_row=first_row)
 
+    def without_noise(self):
+        """Return this cell without noise, as `set_noise` None gives it: itself if it has none."""
+        if not self.noisy:
+            return self
+        other = copy.copy(self)
+        other.set_noise(None)
+        return other
+
     def reseeded(self):
-        """Return this cell with other masks, for a network where another cell has its seed."""
+        """Return this cell with masks of another seed: itself if it has no noise."""
+        if not self.noisy:
+            return self
         other = copy.copy(self)
         other.noise = self.noise.reseeded()
         return other
@@ -140,7 +155,7 @@ class Cell:
 
         `rows` are the numbers of the rows that run, where these are not all in their order.
         """
-        if not self.noise.wanted:
+        if not self.noisy:
             return self
         other = copy.copy(self)
         other.noise = replace(self.noise, step=self.noise.step + step, rows=rows)

@@ -134,9 +134,14 @@ class Stack(Cell):
             layer.backend = value
 
     @property
+    def noisy(self):
+        """Whether there is any noise, in a layer or between two, in training."""
+        return self.noise.wanted or any(layer.noisy for layer in self.layers)
+
+    @property
     def own_code(self):
         """Whether any option here has no kernels: all layers run their own code then."""
-        return self.noise.wanted or any(layer.own_code for layer in self.layers)
+        return self.noisy or any(layer.own_code for layer in self.layers)
 
     def set_noise(self, draw, first_row=0):
         """Choose the masks of all noise from now on; see `Cell.set_noise`."""
@@ -147,12 +152,13 @@ class Stack(Cell):
     def reseeded(self):
         """Return this stack with other masks in every layer and between them."""
         other = super().reseeded()
-        other.layers = [layer.reseeded() for layer in other.layers]
+        if other is not self:
+            other.layers = [layer.reseeded() for layer in other.layers]
         return other
 
     def at(self, step, rows=None):
         """Return this stack with the noise of `step`; see `Cell.at`."""
-        if not (self.noise.wanted or any(layer.noise.wanted for layer in self.layers)):
+        if not self.noisy:
             return self
         other = copy.copy(self)
         other.noise = replace(self.noise, step=self.noise.step + step, rows=rows)

@@ -6,8 +6,6 @@ The head is asked by its `forward_backward`, as at backward time; the gradients 
 nowhere.
 """
 
-import copy
-
 import numpy as np
 
 from membptt.arrays import array_module, from_host, to_host
@@ -59,8 +57,7 @@ def evaluate(
         As `membptt.bptt`.
     """
     inputs = check_inputs(cell, inputs, lengths)
-    cell = copy.copy(cell)  # the caller's keeps its masks
-    cell.set_noise(None)
+    cell = cell.without_noise()  # the caller's keeps its masks
     steps, batch = inputs.shape[:2]
     lengths = check_lengths(lengths, steps, batch)
     state = check_window(cell, inputs, head, state, steps, batch, lengths)

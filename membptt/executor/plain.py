@@ -242,10 +242,9 @@ def temporary_nbytes(cell, bound, batch, input_grads=False):
     What a function of the user's makes besides is not known here.
     """
     layers = getattr(cell, "layers", [cell])
-    noise = cell.noise.wanted or any(layer.noise.wanted for layer in layers)
     inputs = batch * prod(cell.input_shape) if input_grads else 0
     step = max(largest(cell.params), inputs)
-    step += sum(temporary_numbers(layer, batch, noise) for layer in layers)
+    step += sum(temporary_numbers(layer, batch, cell.noisy) for layer in layers)
     outputs = max((value.shape[-1] for value in bound.params.values()), default=0)
     # The head works while the states of all layers wait.
     head = 6 * batch * (outputs + 2) + largest(bound.params)
@@ -254,7 +253,7 @@ def temporary_nbytes(cell, bound, batch, input_grads=False):
     return (16 + max(step, head)) * cell.dtype.itemsize
 
 
-def temporary_numbers(layer, batch, noise):
+def temporary_numbers(layer, batch, noisy):
     """Return about how many numbers, of the cell's dtype, the arrays of one step of a layer have.
 
     The factors were found by counting what the cells and heads of this package make
@@ -262,7 +261,7 @@ def temporary_numbers(layer, batch, noise):
     """
     factor = 4 * getattr(layer, "gates", 1) + 8
     factor += len(getattr(layer, "kept", ()))  # what is unpacked
-    if noise:
+    if noisy:
         factor += 24 // layer.dtype.itemsize  # three arrays of 64-bit words: a mask is made
     numbers = factor * prod(layer.hidden_shapes(batch)[0])
     normalised = getattr(layer, "normalised_names", ())

@@ -220,6 +220,18 @@ def test_an_evaluation_is_without_noise_and_leaves_it_as_it_was(bits, kind, back
         assert array.tobytes() == other.tobytes()
 
 
+def test_a_cell_without_noise_is_itself_whatever_is_asked_of_its_noise():
+    """So that a class of the user's is not copied behind his back."""
+    for cell in (mb.LSTM(5, 4), stack(5, 4, dropout=0), mb.Reduced(mb.RNN(5, 4), "int8")):
+        assert cell.at(3) is cell.without_noise() is cell.reseeded() is cell
+    noisy_layer = mb.Stack([mb.GRU(5, 4), mb.RNN(4, 4, zoneout=0.5)])
+    quiet = noisy_layer.without_noise()
+    assert noisy_layer.layers[1].noise.draw == 0 and quiet.layers[1].noise.draw is None
+    assert noisy_layer.params is quiet.params
+    seeds = [each.layers[1].noise.seed for each in (noisy_layer, noisy_layer.reseeded())]
+    assert seeds[0] != seeds[1]
+
+
 @pytest.mark.parametrize("name", ["recurrent_dropout", "zoneout"])
 @pytest.mark.parametrize("p", [-0.1, 1, 2.0, float("nan")])
 def test_probabilities_outside_are_refused(name, p):
