@@ -236,11 +236,13 @@ cdef class Layer(Chain):
     cdef void leave(self, long step) noexcept nogil:
         """Keep the state of the rows that end with `step`; the others go on."""
         cdef long j, row = self.hidden_size * self.k.itemsize
-        cdef long going_on = self.live.rows(step + 1) if step < self.steps else 0
+        cdef long ended_from = self.live.rows(step + 1) if step < self.steps else 0
+        if ended_from == self.live_rows:
+            return
         for j in range(self.states):
-            memcpy(self.last + (j * self.batch + going_on) * row,
-                   self.working + (j * self.live_rows + going_on) * row,
-                   (self.live_rows - going_on) * row)
+            memcpy(self.last + (j * self.batch + ended_from) * row,
+                   self.working + (j * self.live_rows + ended_from) * row,
+                   (self.live_rows - ended_from) * row)
         self.going_on = self.live.rows(step + 1)  # after the last step too, should more come
         self.narrow(self.going_on)
 

@@ -30,11 +30,9 @@ cdef class Live:
             self.order = <const int64_t *>address(lengths.order)
             self.reordered = (np.diff(lengths.order) < 0).any()
 
-    cdef long rows(self, long step) noexcept nogil:
-        """Return how many rows run at `step`."""
+    cdef long count(self, long step) noexcept nogil:
+        """Return how many rows have at least `step` steps."""
         cdef long low = 0, high = self.batch, middle
-        if self.lengths is None:
-            return self.batch
         while low < high:
             middle = (low + high) // 2
             if self.falling[middle] >= step:
@@ -43,11 +41,9 @@ cdef class Live:
                 high = middle
         return low
 
-    cdef long rows_between(self, long start, long stop) noexcept nogil:
-        """Return how many rows run in the steps start+1 ... stop together."""
+    cdef long count_between(self, long start, long stop) noexcept nogil:
+        """Return how many steps all rows have together behind `start`, none behind `stop`."""
         cdef long b, total = 0
-        if self.lengths is None:
-            return (stop - start) * self.batch
         for b in range(self.batch):
             if self.falling[b] <= start:
                 break
