@@ -3,7 +3,7 @@
 import json
 from collections.abc import Iterator
 from functools import cached_property
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 
@@ -62,6 +62,20 @@ class Schedule:
         For strategy expand: the price of an expansion that it was planned for.
     """
 
+    steps: int
+    backward_steps: int
+    strategy: str
+    hidden: int
+    internal: int
+    unit: str
+    budget: int
+    units: int | None
+    forward_steps: int
+    lower_bound: int | None
+    expand_cost: ExpandCost | None
+    _rule: Any
+    _rows: np.ndarray | None
+
     def __init__(
         self,
         steps,
@@ -76,17 +90,26 @@ class Schedule:
         lower_bound=None,
         expand_cost=None,
     ):
-        self.steps = self.backward_steps = steps
-        self.strategy = strategy
-        self.hidden, self.internal = sizes.hidden, sizes.internal
-        self.unit = unit
-        self.budget = budget
-        self.units = units
-        self.forward_steps = forward_steps
-        self.lower_bound = lower_bound
-        self.expand_cost = expand_cost
-        self._rule = rule
-        self._rows = rows
+        self.__dict__.update(
+            steps=steps,
+            backward_steps=steps,
+            strategy=strategy,
+            hidden=sizes.hidden,
+            internal=sizes.internal,
+            unit=unit,
+            budget=budget,
+            units=units,
+            forward_steps=forward_steps,
+            lower_bound=lower_bound,
+            expand_cost=expand_cost,
+            _rule=rule,
+            _rows=rows,
+        )
+
+    def __setattr__(self, name, *value):
+        raise AttributeError(f"{name} cannot be set: a schedule does not change; plan another one")
+
+    __delattr__ = __setattr__
 
     @classmethod
     def from_actions(
@@ -362,7 +385,7 @@ class Schedule:
             MemoryError,
         ) as error:
             raise ValueError(f"{path} is not a schedule that membptt saved ({error})") from error
-        loaded.units = units
+        loaded.__dict__["units"] = units
         return loaded
 
     @classmethod

@@ -1,5 +1,6 @@
 """Schedules of every strategy: legal, within budget, as cheap as predicted, and values."""
 
+import copy
 import json
 from dataclasses import FrozenInstanceError
 
@@ -292,3 +293,17 @@ def test_a_file_whose_numbers_do_not_fit_is_refused(tmp_path, strategy, name, va
     path.write_text(json.dumps(json.loads(path.read_text()) | {name: value}))
     with pytest.raises(ValueError, match=r"is not a schedule that membptt saved|the budget of"):
         Schedule.load(path)
+
+
+def test_a_schedule_does_not_change(tmp_path):
+    planned = schedule(20, Units(7, alpha=3))
+    planned.save(tmp_path / "plan.json")
+    loaded = Schedule.load(tmp_path / "plan.json")
+    for one in (planned, loaded, copy.copy(planned)):
+        kept = repr(one), one.units
+        for name in ("budget", "steps", "another"):
+            with pytest.raises(AttributeError, match=f"{name} cannot be set"):
+                setattr(one, name, 10**9)
+        with pytest.raises(AttributeError, match="budget cannot be set"):
+            del one.budget
+        assert (repr(one), one.units) == kept == (repr(planned), 7)
