@@ -179,11 +179,6 @@ class Certificate:
     lower: int
     upper: int
 
-    @property
-    def gap(self):
-        """Share by which the plan may be above the optimum, at most."""
-        return self.upper / self.lower - 1
-
 
 def lower_bound(steps, units, a, b):
     """Return a number of forward steps that no schedule of the chain goes below."""

@@ -92,6 +92,7 @@ def test_restore_from_every_giver():
         ([Advance(0, 3)], 0, "give start < stop <= 2"),
         ([Advance(0, 1), Advance(1, 0)], 1, "give start < stop <= 2"),
         ([Advance(0, 1), Restore(1)], 1, "no saved state gives h_1"),
+        ([Restore(-1)], 0, "no saved state gives h_-1"),
         ([AdvanceSaveInternal(0, 1), Backward(1)], 1, "the next step to back-propagate is 2"),
         ([Advance(0, 2), Backward(2)], 1, "not on top"),
         ([AdvanceSaveHidden(0, 2), Backward(2)], 1, "not on top"),

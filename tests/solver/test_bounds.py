@@ -38,6 +38,9 @@ def test_the_lower_bound_is_below_every_cost_and_close(a, b):
             # Far from the smallest budgets the bound is nearly the cost.
             if m > 4 * b:
                 assert (below >= 0.97 * table[m, 1:] - 2).all()
+        for m in range(b):  # too few for one internal state
+            below = conjugates.below(held, m, np.arange(301))
+            assert below[0] == 0 and (below[1:] > bounds.PER_UNIT * 300 * 301).all()
 
 
 def test_the_conjugate_is_that_of_the_table():
@@ -65,6 +68,11 @@ def test_near_optimal_against_optimal(steps, units, alpha):
     assert made.lower_bound <= exact <= made.forward_steps <= 1.01 * made.lower_bound
     assert made._sums.forward_steps == made.forward_steps
     assert made.peak_bytes <= units
+
+
+def test_near_optimal_gives_a_start_back_early_where_memory_abounds():
+    made = schedule(3000, Units(2900, 2), "near-optimal")
+    assert made.lower_bound == made.forward_steps == made.replay().forward_steps
 
 
 @pytest.mark.parametrize("units", [20, 300, 3000])

@@ -55,6 +55,17 @@ def test_same_numbers(name, a, b):
         np.testing.assert_array_equal(costs, expected)
 
 
+@pytest.mark.parametrize(("a", "b"), [(1, 2), (1, 3), (5, 12)])
+def test_costs_alone_are_those_of_the_tables(a, b):
+    """Few rows of a table are held where only its last column is asked for."""
+    expanded, _ = _expand.expand_tables(T, M, a, b, PRICES)
+    assert _expand.expand_costs(T, M, a, b, PRICES).tolist() == expanded[:, -1].tolist()
+    best, _ = _solver.optimal_tables(T, M, a, b)
+    assert _solver.optimal_costs(T, M, a, b).tolist() == best[:, -1].tolist()
+    mixed = _solver.msm_table(T, M, a, b)
+    assert _solver.msm_costs(T, M, a, b).tolist() == mixed[:, -1].tolist()
+
+
 def test_the_smaller_integers_hold_all_costs_that_they_are_used_for():
     longest = _solver.LONGEST32
     assert _solver.cost_type(longest) == np.int32
