@@ -1,5 +1,7 @@
 """Sizes, parameters and refusals of the cells."""
 
+import copy
+
 import numpy as np
 import pytest
 
@@ -28,6 +30,30 @@ def test_the_state_follows_from_the_internal_state_to_the_bit(kind):
         assert again.tobytes() == first.tobytes()
     for entered, before in zip(internal, state, strict=False):
         assert entered.tobytes() == before.tobytes()
+
+
+@pytest.mark.parametrize("kind", [RNN, LSTM, GRU])
+def test_one_step_backward_against_complex_steps(kind):
+    """The products of all derivatives with random directions, one argument after the other."""
+    generator = np.random.default_rng(3)
+    cell = kind(3, 4, "float64", backend="numpy")
+    x, *state = (generator.standard_normal(shape) for shape in ((2, 3), *cell.hidden_shapes(2)))
+    after, internal = cell.forward_step(x, tuple(state))
+    dstate = tuple(generator.standard_normal(array.shape) for array in after)
+    by = {name: np.zeros_like(value) for name, value in cell.params.items()} | {"x": 0 * x}
+    by |= enumerate(cell.backward_step(x, internal, dstate, by, by["x"]))
+
+    shifted = copy.copy(cell)
+    shifted.dtype = np.dtype(np.complex128)
+    given = cell.params | {"x": x} | dict(enumerate(state))
+    for moved, value in given.items():
+        direction = generator.standard_normal(value.shape)
+        point = {name: array + 0j for name, array in given.items()}
+        point[moved] = point[moved] + 1e-30j * direction
+        shifted.params = {name: point[name] for name in cell.params}
+        ends, _ = shifted.forward_step(point["x"], tuple(point[k] for k in range(len(state))))
+        expected = sum((d * end.imag).sum() for d, end in zip(dstate, ends, strict=True)) / 1e-30
+        assert (by[moved] * direction).sum() == pytest.approx(expected, rel=1e-12)
 
 
 @pytest.mark.parametrize("kind", [RNN, LSTM, GRU])
