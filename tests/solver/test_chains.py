@@ -73,6 +73,31 @@ def test_an_even_chain_is_optimal(steps, units, alpha):
     assert made.replay().forward_steps == made.cost
 
 
+@pytest.mark.parametrize(
+    ("changed", "proven"),
+    [
+        ({}, True),
+        ({"restore": 2}, True),
+        ({"restore": 2.5}, False),
+        ({"save_hidden": 0.5, "save_internal": 1}, True),
+        ({"save_hidden": 0.5, "save_internal": 0.9}, False),
+        ({"hidden": (1, 2, 1)}, False),
+        ({"internal": (2, 2, 3)}, False),
+        ({"internal": (2, 2, 1)}, False),
+        ({"hidden": (2, 1, 1), "internal": (3, 3, 2)}, True),
+        ({"hidden": (4, 1, 1), "internal": (3, 3, 2)}, False),
+    ],
+)
+def test_each_condition_of_the_proof(changed, proven):
+    even = {"forward": (2, 3, 4), "hidden": (1, 1, 1), "internal": (2, 2, 2)}
+    assert Chain(**even | changed).is_proven == proven
+
+
+def test_the_first_step_holds_no_state_before_it():
+    assert Chain((1,), (1,), (1,)).is_proven
+    assert not Chain((1,), (2,), (1,)).is_proven
+
+
 def test_the_smallest_chain_found_where_the_recurrence_is_not_the_least():
     """An internal state is worth exchanging for the smaller hidden state that it holds."""
     chain = Chain((3, 4, 1, 2), (2, 2, 1, 1), (4, 3, 3, 2))
