@@ -73,7 +73,7 @@ def ism(steps, units):
     return _table(steps, units, entry)
 
 
-def msm(steps, units, a=1, b=1):
+def msm(steps, units, a, b):
     """Return the table of mixed state memorisation as the paper has it.
 
     ``m`` counts what the saved states take; neither the initial state nor the working internal
@@ -97,7 +97,7 @@ def msm(steps, units, a=1, b=1):
     return _table(steps, units, entry)
 
 
-def optimal(steps, units, a=1, b=1):
+def optimal(steps, units, a, b):
     """Return the two tables A and B of the best schedule there is.
 
     ``m`` counts everything that is saved, the working internal state too; the initial state is the

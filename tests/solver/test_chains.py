@@ -98,6 +98,19 @@ def test_the_first_step_holds_no_state_before_it():
     assert not Chain((1,), (2,), (1,)).is_proven
 
 
+@pytest.mark.parametrize("internal", [1, 2])
+def test_twins_where_an_internal_state_takes_no_more_than_a_hidden_one(internal):
+    chain = Chain.even(7, 2, internal)
+    for budget in range(internal, 9):
+        free, _ = chains.readable(chain, budget)
+        assert chain_schedule(chain, budget).cost == free(0, 7, budget)
+
+
+def test_an_even_chain_counts_steps_and_states_unless_told():
+    ones = (1, 1, 1)
+    assert Chain.even(3) == Chain(ones, ones, ones, (0.0, 0.0, 0.0))
+
+
 def test_the_smallest_chain_found_where_the_recurrence_is_not_the_least():
     """An internal state is worth exchanging for the smaller hidden state that it holds."""
     chain = Chain((3, 4, 1, 2), (2, 2, 1, 1), (4, 3, 3, 2))
