@@ -6,11 +6,12 @@ always the first. Such a batch is called packed. Whoever gives a batch never see
 """
 
 from bisect import bisect_left
+from collections.abc import Iterator, Mapping, Set
 
 import numpy as np
 
 from membptt.arrays import from_host, namespace
-from membptt.checks import integer
+from membptt.checks import MOST, integer
 
 
 class Lengths:
@@ -19,7 +20,7 @@ class Lengths:
     Parameters
     ----------
     lengths : sequence of int
-        How many steps each row has, at least 1.
+        How many steps each row has, at least 1. Lengths will do too.
 
     Attributes
     ----------
@@ -35,7 +36,8 @@ class Lengths:
     Raises
     ------
     TypeError, ValueError
-        If they are not whole numbers from 1 on; the row is named.
+        If they are not whole numbers from 1 on; the row is named. An iterator is refused: more
+        than one argument needs them.
 
     Examples
     --------
@@ -46,19 +48,32 @@ class Lengths:
 
     def __init__(self, lengths):
         try:
-            lengths = list(lengths)
+            if isinstance(lengths, Iterator | Mapping | Set):
+                raise TypeError
+            numbers = list(lengths)
         except TypeError:
             raise TypeError(
-                f"lengths are {lengths!r}; give whole numbers, one for each row"
+                f"lengths are {lengths!r}; give a list or an array of whole numbers, one for each "
+                "row"
             ) from None
-        if not lengths:
+        if not numbers:
             raise ValueError("lengths are empty; give one for each row")
-        found = [integer(f"lengths[{row}]", each, minimum=1) for row, each in enumerate(lengths)]
+        found = [
+            integer(f"lengths[{row}]", each, minimum=1, maximum=MOST)
+            for row, each in enumerate(numbers)
+        ]
         self.given = np.array(found, np.int64)
         self.order = np.argsort(-self.given, kind="stable")
         self.falling = self.given[self.order]
         self.batch, self.steps = len(found), int(self.falling[0])
         self._rising = self.falling[::-1].tolist()
+
+    def __iter__(self):
+        return iter(self.given.tolist())
+
+    def __repr__(self):
+        shown = np.array2string(self.given, max_line_width=1000, threshold=8, separator=", ")
+        return f"Lengths({shown})"
 
     def __eq__(self, other):
         return isinstance(other, Lengths) and np.array_equal(self.given, other.given)

@@ -33,7 +33,13 @@ def test_sizes_are_those_of_the_rows_that_go_on_and_of_those_that_ran():
 @pytest.mark.parametrize(
     "lengths, error, words",
     [
-        (5, TypeError, "lengths are 5; give whole numbers, one for each row"),
+        (5, TypeError, "lengths are 5; give a list or an array of whole numbers, one for each row"),
+        (iter([7, 3, 1]), TypeError, "lengths are <list_iterator .*; give a list or an array"),
+        ({7, 3, 1}, TypeError, "lengths are .*; give a list or an array"),
+        ({7: 1, 3: 1, 1: 1}, TypeError, "lengths are .*; give a list or an array"),
+        ([7, 2**63, 1], ValueError, r"lengths\[1\] is 9223372036854775808; give at most"),
+        ([7, True, 1], TypeError, r"lengths\[1\] is True, a truth value"),
+        ([[7, 3, 1]], TypeError, r"lengths\[0\] is \[7, 3, 1\]"),
         ([], ValueError, "lengths are empty"),
         ([7, 0, 1], ValueError, r"lengths\[1\] is 0"),
         ([7, -2, 1], ValueError, r"lengths\[1\] is -2"),
@@ -46,3 +52,18 @@ def test_sizes_are_those_of_the_rows_that_go_on_and_of_those_that_ran():
 def test_what_is_wrong_is_named(lengths, error, words):
     with pytest.raises(error, match=words):
         check_lengths(lengths, 7, 3)
+
+
+@pytest.mark.parametrize("kind", [list, tuple, *("uint8", "uint64", "float32", object), Lengths])
+def test_what_holds_whole_numbers_will_do(kind):
+    given_lengths = [7, 3, 5]
+    if isinstance(kind, str) or kind is object:
+        found = Lengths(np.array(given_lengths, kind))
+    else:
+        found = Lengths(kind(given_lengths))
+    assert found == Lengths(given_lengths)
+    assert list(found) == given_lengths
+
+
+def test_many_rows_are_not_all_shown():
+    assert len(repr(Lengths(np.arange(1, 501)))) < 80

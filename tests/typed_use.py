@@ -69,6 +69,18 @@ def main() -> float:
         mb.LinearHead(8, 1).with_targets(np.zeros((6, 2, 1), np.float32)),
         mb.schedule(6, 640, cell=rnn, batch=2),
     )
+    lengths = np.array([6, 4])
+    packed: mb.PackedSchedule = mb.packed_schedule([6, 4], 640, rnn)
+    last = mb.LinearHead(4, 1).at_last(np.ones((2, 1), np.float32), lengths)
+    ended = mb.full_bptt(rnn, dense, last, lengths=lengths)
+    mb.bptt_bidirectional(
+        pair,
+        dense.array,
+        mb.LinearHead(8, 1).with_targets(np.zeros((6, 2, 1), np.float32), lengths=lengths),
+        packed,
+        lengths=lengths,
+    )
+    assert ended.loss > 0 and packed.row_steps >= 10
     ends: list[NDArray[np.float32]] = [state[0] for state in both.state]
     assert len(ends) == 2 and type(mb.from_torch(mb.to_torch(rnn)).hidden_size) is int
     return full.loss + loss + again.loss + least + factor + steps + len(shapes)

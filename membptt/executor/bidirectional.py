@@ -36,17 +36,18 @@ from membptt.executor.window import (
     raise_not_finite,
 )
 from membptt.lengths import check_lengths
-from membptt.schedules import Schedule
+from membptt.schedules import ChainSchedule, PackedSchedule, Schedule
 from membptt.types import Array, Inputs, RowLengths, State
 
 DIRECTIONS = "forward", "backward"
+AnySchedule = Schedule | ChainSchedule | PackedSchedule
 
 
 def bptt_bidirectional(
     cells: Sequence[Cell],
     inputs: Inputs,
     head: Any,
-    schedule: Schedule | Sequence[Schedule],
+    schedule: AnySchedule | Sequence[AnySchedule],
     state: Sequence[State | None] = (None, None),
     outputs: Array | None = None,
     threads: int | None = None,

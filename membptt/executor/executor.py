@@ -9,6 +9,8 @@ import tempfile
 import threading
 import time
 
+import numpy as np
+
 from membptt.arrays import array_module
 from membptt.cells import Cell
 from membptt.checks import integer
@@ -303,7 +305,7 @@ def bptt(
         Give the derivative by dense inputs too, as ``Result.input_grads``; it grows with T.
     lengths : sequence of int, optional
         [B]: how many of the T steps each row has, at least one of them all. What inputs and targets
-        hold behind them is not read: NaN, or anything. A step runs on the rows that it has, and
+        hold behind them is not used: NaN, or anything. A step runs on the rows that it has, and
         saves no more; ``Result.state`` is each row's at its own end. Give the same lengths to
         `head.with_targets`, or to `head.at_last`; a head of yours is called as
         ``forward_backward(step, h, grads, rows)`` with the numbers of the rows. Any schedule will
@@ -356,12 +358,11 @@ def check_planned_for(schedule, cell, batch):
 def check_runs_packed(schedule, lengths):
     """Raise unless the schedule can run a window whose rows have these lengths, or all of them."""
     if isinstance(schedule, PackedSchedule):
-        planned = schedule.lengths.falling.tolist()
-        if lengths is None or lengths.falling.tolist() != planned:
-            given = "none" if lengths is None else sorted(lengths.given.tolist(), reverse=True)
+        if lengths is None or not np.array_equal(lengths.falling, schedule.lengths.falling):
+            given = "none" if lengths is None else lengths
             raise ValueError(
-                f"schedule is for rows of the lengths {planned}, and given are {given}; plan it "
-                "with packed_schedule(lengths, memory, cell)"
+                f"schedule is for {schedule.lengths}, in any order, and given are {given}; "
+                "plan it with packed_schedule(lengths, memory, cell)"
             )
     elif lengths is not None and schedule.lanes == 2:
         raise ValueError(

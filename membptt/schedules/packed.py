@@ -32,12 +32,13 @@ from membptt.schedules.actions import (
 from membptt.schedules.replay import Replayed, replay
 from membptt.schedules.schedule import Schedule, schedule
 from membptt.schedules.uneven import ChainSchedule, chain_schedule
+from membptt.solver import patches
 from membptt.solver.chains import Chain
-from membptt.solver.patches import PatchRule
 from membptt.solver.strategies import Sizes
 from membptt.types import RowLengths
 
 EXACT_STEPS = 128  # longer chains take the recurrence more than a fraction of a second
+MOST_STEPS = 2**22  # what is kept of every step is then a gigabyte, and planned in half a minute
 
 
 @dataclass(frozen=True, eq=False)
@@ -148,7 +149,8 @@ def packed_schedule(lengths: RowLengths, memory: str | int, cell: Cell) -> Packe
         Up to 128 steps the one that runs the fewest rows forward, in the sense of
         `membptt.solver.chains.Chain.is_proven`, sizes being rounded up to a 256th of the budget
         where a finer count would take too long. For more steps a good one, never one that runs
-        more rows than strategy near-optimal plans for the same budget.
+        more rows than strategy near-optimal plans for the same budget; above 128,000 steps it is
+        that one.
 
     Raises
     ------
@@ -165,6 +167,13 @@ def packed_schedule(lengths: RowLengths, memory: str | int, cell: Cell) -> Packe
     """
     batch_of = Lengths(lengths)
     budget = parse_bytes(memory)
+    if not isinstance(cell, Cell):
+        raise TypeError(f"cell is {cell!r}; give a cell such as mb.LSTM(...)")
+    if batch_of.steps > MOST_STEPS:
+        raise ValueError(
+            f"lengths[{int(batch_of.order[0])}], the largest, is {batch_of.steps}; give at most "
+            f"{MOST_STEPS}, or plan with mb.schedule(steps, memory, cell=cell, batch=batch)"
+        )
     hidden, internal = batch_of.sizes(cell)
     if budget < internal[0]:
         raise ValueError(
@@ -190,8 +199,8 @@ def candidates(lengths, budget, hidden, internal, cell):
         yield chain_schedule(Chain(tuple(map(float, rows)), sizes, tuple(internal)), budget)
         return
     row = Sizes(cell.hidden_nbytes(1), cell.internal_nbytes(1))
-    if row.hidden < row.internal:  # else a hidden state is of no use
-        rule = PatchRule(rows, *row.counts, budget // row.unit)
+    if row.hidden < row.internal and steps <= patches.PATCHED_STEPS:  # else h_t is of no use
+        rule = patches.PatchRule(rows, *row.counts, budget // row.unit)
         if rule.cost < inf:
             yield Patchwork(rule)
 
@@ -213,7 +222,7 @@ class Patchwork:
             yield from self._node(p, j, levels - int(rule.saved[p]), True)
             yield np.array([Restore(begins[i]).row])
             j = p
-        free = int(rule.units(i, levels))
+        free = int(rule.units(i, levels, held)) - (rule.even.hidden if held else 0)
         yield from Emitter(rule.even, begins[j] - begins[i], t0=begins[i], free=free, held=held)
 
 

@@ -15,10 +15,13 @@ import numpy as np
 
 from membptt.solver import _chains  # type: ignore[attr-defined]
 from membptt.solver._solver import OptimalRule
-from membptt.solver.strategies import TABLE_LIMIT
 
 PATCHES = 64
 LEVELS = 256  # of the budget
+LONGEST = 2000  # steps of a node that is planned as one patch; longer ones are always split
+PATCHED_STEPS = PATCHES * LONGEST  # with more, no patch could be planned
+STATE_UNITS = 16  # at most, of an internal state in the tables of even plans
+TABLE_UNITS = 2**13  # of these tables; what is free beyond them is left unused
 
 
 class PatchRule:
@@ -27,7 +30,8 @@ class PatchRule:
     Parameters
     ----------
     rows : sequence of int
-        Rows of the steps t = 1 ... T, none fewer than those after it. h_t has those of step t + 1.
+        Rows of the steps t = 1 ... T, none fewer than those after it, T at most `PATCHED_STEPS`. h_t
+        has those of step t + 1.
     hidden, internal : int
         What one row of a hidden and of an internal state takes, in a common unit.
     budget : int
@@ -38,7 +42,8 @@ class PatchRule:
     begins : list of int
         The step before each patch, and T.
     even : membptt.solver._solver.OptimalRule
-        Plans a patch.
+        Plans a patch, in units of `unit` of the common ones; states are rounded up to whole ones.
+    unit : int
     cost : float
         About how many rows run forward: those of a patched node are taken for equally many.
     """
@@ -53,10 +58,11 @@ class PatchRule:
         self.level = max(1, -(-budget // LEVELS))
         self.levels = budget // self.level
         self.saved = np.array([0, *(-(-hidden * each // self.level) for each in self.rows[1:]), 0])
-        # Longer nodes are always split; more units than these are left unused.
-        self.longest = min(steps, 2000)
-        most = min(budget // min(self.rows), self.longest * internal)
-        units = min(most, TABLE_LIMIT // (16 * (self.longest + 1)))
+        self.longest = min(steps, LONGEST)
+        self.unit = coarse_unit(hidden, internal)
+        hidden, internal = -(-hidden // self.unit), -(-internal // self.unit)
+        most = budget // (min(self.rows) * self.unit)
+        units = min(most, self.longest * internal, TABLE_UNITS)
         self.even = OptimalRule(self.longest, units, hidden, internal)
         shape = (count + 1) * (count + 2) // 2, self.levels + 1
         whole = np.full(shape, np.inf), np.full(shape, np.inf)
@@ -74,18 +80,20 @@ class PatchRule:
         """Return where the node i ... j stands in a table."""
         return j * (j + 1) // 2 + i
 
-    def units(self, i, levels):
-        """Return how many units of the even plan's counting so many levels are, from patch i."""
-        return np.minimum(levels * self.level // self.rows[i], self.even.free)
+    def units(self, i, levels, held):
+        """Return how many units an even plan from patch i may use of so many levels.
+
+        Those of a saved start, which is `held` besides, are counted too.
+        """
+        row = levels * self.level // self.rows[i] + (self.hidden if held else 0)
+        return np.minimum(row // self.unit, self.even.free)
 
     def patched(self, i, j, held):
         """Return what the node costs as one patch, in rows, for each number of levels."""
         t = self.begins[j] - self.begins[i]
         if t > self.longest:
             return np.inf
-        units = self.units(i, np.arange(self.levels + 1))
-        if held:
-            units = np.minimum(units + self.hidden, self.even.free)
+        units = self.units(i, np.arange(self.levels + 1), held)
         steps = self.even.tables[held][units, t].astype(float)
         steps[steps > t * (t + 1) / 2] = np.inf  # no cost: there is no plan
         return steps / t * (self.sums[self.begins[j]] - self.sums[self.begins[i]])
@@ -103,3 +111,15 @@ class PatchRule:
                 if run + right + table[self.row(i, p), levels] <= cost + slack:
                     return p
         return None
+
+
+def coarse_unit(hidden, internal):
+    """Return the unit that rounds the two sizes up least, the coarsest of equals.
+
+    An internal state is at most `STATE_UNITS` of them: tables have a row for every unit.
+    """
+
+    def rounded(unit):
+        return -(-hidden // unit) * unit / hidden + -(-internal // unit) * unit / internal
+
+    return min((-(-internal // count) for count in range(1, STATE_UNITS + 1)), key=rounded)

@@ -26,7 +26,7 @@ from membptt.arrays import array_module, check_backend, from_host, namespace
 from membptt.blocks import sequence
 from membptt.checks import check_dtype, check_tokens, integer
 from membptt.feed import Feed
-from membptt.lengths import check_lengths
+from membptt.lengths import Lengths, check_lengths
 from membptt.types import Array, Inputs, Params, RowLengths
 
 
@@ -87,8 +87,8 @@ class Head:
             be anything of the right type: NaN, or a class number that is none. (A reader's class
             numbers must all be in range.)
         lengths : sequence of int, optional
-            [B]: how many steps each row has; there is no loss behind them. Give the same to
-            `membptt.bptt`, and what is behind them is not run either.
+            [B]: how many steps each row has; there is no loss behind them, as where a mask is
+            False. Give the same to `membptt.bptt`, and what is behind them is not run either.
 
         Raises
         ------
@@ -120,7 +120,7 @@ class Head:
                 f"targets have shape {targets.shape}; give [{', '.join(self.target_axes[1:])}], "
                 "those of the last step"
             )
-        ends = np.asarray(steps)
+        ends = np.asarray(steps.given if isinstance(steps, Lengths) else steps)
         if ends.ndim == 0:
             ends = np.full(len(targets), integer("steps", steps, minimum=1))
         if ends.dtype.kind not in "iu" or ends.shape != targets.shape[:1] or ends.min() < 1:
@@ -204,9 +204,9 @@ class BoundHead:
     def __init__(self, head, targets, mask=None, ends=None, lengths=None):
         self.head = head
         self.targets, self.given_mask, self.ends = targets, mask, ends
+        self.lengths = None
         if targets.ndim > 1:  # else the head says what it needs
-            lengths = check_lengths(lengths, *targets.shape[:2], "targets")
-        self.lengths = lengths
+            self.lengths = check_lengths(lengths, *targets.shape[:2], "targets")
         self.params = head.params
         self.kernel = head.kernel
         self.scale = None

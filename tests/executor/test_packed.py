@@ -369,7 +369,10 @@ def test_refusals():
     assert "lengths[0] is 3, the head's is 2" in refusal(case, head=other)
     late = case.head.at_last(case.classes, [3, 7, 2, 5])
     assert "row 2 has its loss at step 2 and ends with step 1" in refusal(case, head=late)
-    assert "the lengths [7, 5, 3, 1], and given are [7, 5, 5, 1]" in refusal(
+    wrong = (
+        "schedule is for Lengths([3, 7, 1, 5]), in any order, and given are Lengths([5, 7, 1, 5])"
+    )
+    assert wrong in refusal(
         case, packed, head=case.head.at_last(case.classes, 1), lengths=[5, 7, 1, 5]
     )
     assert "and given are none" in refusal(case, packed, lengths=None)
@@ -387,6 +390,26 @@ def test_refusals():
             raise AssertionError("not called")
 
     assert "does not take four arguments" in refusal(case, error=TypeError, head=Short())
+    with pytest.raises(ValueError, match=r"targets have shape \(7,\)"):
+        case.head.with_targets(np.zeros(7, int), lengths=LENGTHS)
+
+
+def test_lengths_of_a_plan_serve_everywhere(bits):
+    case = Case(mb.LSTM, LENGTHS, kind="last")
+    wanted = bits(case.full())
+    packed = mb.packed_schedule(LENGTHS, 3 * case.cell.internal_nbytes(4), case.cell)
+    case.lengths = packed.lengths
+    assert bits(case.full()) == bits(case.run(packed)) == wanted
+    case.kind = "softmax"
+    case.targets = np.where(packed.lengths.mask(7), 1, -1)
+    case.full()
+
+
+@pytest.mark.parametrize("dense", [True, False])
+def test_an_iterator_of_lengths_is_refused(dense):
+    """It would be at its end when the second argument asks for it."""
+    case = Case(mb.LSTM, LENGTHS, dense=dense)
+    assert "give a list or an array" in refusal(case, error=TypeError, lengths=iter(LENGTHS))
 
 
 @pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning")

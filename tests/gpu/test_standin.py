@@ -427,6 +427,32 @@ def test_rows_of_several_lengths_have_the_bits_of_numpy(
     assert device.counts.peak - before > 0
 
 
+@pytest.mark.parametrize("at_last", [True, False])
+@pytest.mark.parametrize("cell, tokens", [("lstm", True), ("gru", False), ("stack", True)])
+def test_both_directions_of_several_lengths(device, problem, cell, tokens, at_last):
+    lengths, found = [4, 9, 2], []
+    classes = np.arange(27).reshape(9, 3) % 5
+    for backend in ("numpy", "cupy"):
+        before = device.counts.live
+        network, inputs, _, state = problem(backend, cell, 9, tokens=tokens)
+        if not tokens:
+            inputs[4:, 0] = np.nan
+        cells = network, mb.GRU(network.input_size, 4, seed=2, backend=backend)
+        head = mb.SoftmaxHead(network.hidden_size + 4, 5, backend=backend)
+        if at_last:
+            bound = head.at_last(classes[0], [2, 9, 1])
+        else:
+            bound = head.with_targets(classes, lengths=lengths)
+        plans = [mb.packed_schedule(lengths, 3 * c.internal_nbytes(3), c) for c in cells]
+        states = state, cells[1].zero_state(3)
+        device.counts.begin()
+        result = mb.bptt_bidirectional(cells, inputs, bound, plans, states, lengths=lengths)
+        arrays_of = [*result.grads.values(), *sum(result.state + result.state_grad, ())]
+        found.append([result.loss, *(arrays.to_host(each).tobytes() for each in arrays_of)])
+    assert found[0] == found[1]
+    assert device.counts.peak - before <= result.stats.device_peak_bytes
+
+
 @pytest.mark.parametrize("tokens", [True, False])
 @pytest.mark.parametrize("kind", [mb.RNN, mb.LSTM, mb.GRU, mb.LayerNormLSTM])
 @pytest.mark.parametrize("size", [(64, 3, 8), (64, 3, 1), (5, 3, 64)], ids=str)
