@@ -1,4 +1,4 @@
-cdef void *address(array) noexcept
+cdef void *address(array) except? NULL
 
 
 cdef inline long share(long count, int member, int members) noexcept nogil:

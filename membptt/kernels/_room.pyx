@@ -10,8 +10,11 @@ cdef enum:
     ALIGNMENT = 64
 
 
-cdef void *address(array) noexcept:
-    """Return where the array's first element lies; the array must outlive the use."""
+cdef void *address(array) except? NULL:
+    """Return where the array's first element lies; the array must outlive the use.
+
+    NumPy answers in Python code, which a Ctrl-C can end: without an exception that would be NULL.
+    """
     return <void *><size_t>array.ctypes.data
 
 

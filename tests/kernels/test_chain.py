@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from numpy._core import _internal
 
 from membptt.executor.chain import make_chain
 from membptt.executor.plain import PlainChain
@@ -111,3 +112,32 @@ def test_a_chain_can_be_begun_again_with_other_inputs(window):
 
 def test_workspace_does_not_grow_with_the_steps(window):
     assert compiled(window(T=3)).workspace_nbytes == compiled(window(T=3000)).workspace_nbytes
+
+
+@pytest.mark.parametrize("cell", ["gru", "stack"])
+def test_ctrl_c_while_a_chain_begins_and_ends(window, monkeypatch, cell):
+    """NumPy says where an array lies by way of Python code, and a signal may come just there."""
+    case = window(cell, T=3)
+    asked, stop = 0, 0
+    real = _internal._ctypes
+
+    def interrupted(*given):
+        nonlocal asked
+        asked += 1
+        if asked == stop:
+            raise KeyboardInterrupt
+        return real(*given)
+
+    chain = make_chain(case.cell, case.head, 3, 2)
+    arena = np.zeros(3 * case.cell.internal_nbytes(2), np.uint8)
+    monkeypatch.setattr(_internal, "_ctypes", interrupted)
+    while asked >= stop:  # the last one is not interrupted
+        asked, stop = 0, stop + 1
+        try:
+            chain.begin(case.inputs, case.head, case.state, arena)
+            chain.finish()
+        except KeyboardInterrupt:
+            assert asked == stop
+        else:
+            assert asked < stop
+    assert stop > 10
