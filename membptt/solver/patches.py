@@ -30,8 +30,8 @@ class PatchRule:
     Parameters
     ----------
     rows : sequence of int
-        Rows of the steps t = 1 ... T, none fewer than those after it, T at most `PATCHED_STEPS`. h_t
-        has those of step t + 1.
+        Rows of the steps t = 1 ... T, none fewer than those after it, T at most `PATCHED_STEPS`.
+        h_t has those of step t + 1.
     hidden, internal : int
         What one row of a hidden and of an internal state takes, in a common unit.
     budget : int
