@@ -448,3 +448,19 @@ def test_pytorch_packs_the_same(name):
         np.testing.assert_allclose(ours, theirs[0].detach().numpy(), rtol=1e-9)
     for ours, theirs in (("W_x", module.weight_ih_l0), ("W_h", module.weight_hh_l0)):
         np.testing.assert_allclose(mine.grads[ours], theirs.grad.numpy().T, rtol=1e-8, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", ["rnn", "lstm", "gru", "stack"])
+def test_blocks_that_are_expanded_where_rows_end(name, bits):
+    """Hidden states side by side, of fewer and fewer rows."""
+    lengths = np.array([24, 1, 2, 3, 5, 8, 9, 12, 15, 18, 20, 22])
+    case, expanded = Case(CELLS[name], lengths), 0
+    wanted = bits(case.full())
+    for count in (2, 3, 4, 6, 8, 12):
+        plan, _ = mb.expand_schedule(
+            24, count * case.cell.internal_nbytes(12), case.cell, 12, cost=mb.ExpandCost(0.1, 0.1)
+        )
+        result = case.run(plan)
+        assert bits(result) == wanted
+        expanded += result.stats.expanded_steps
+    assert expanded > 0
