@@ -280,11 +280,6 @@ def prepare(args, stack, comm):
     The trainer's meter is stopped when `stack` is left.
     """
     settings, saved = choose_settings(args, 1 if comm is None else comm.Get_size())
-    if settings.valid is not None and comm is not None:
-        raise ValueError(
-            f"valid is {settings.valid!r} with {comm.Get_size()} processes; one alone evaluates: "
-            "leave --valid out, or start without mpirun and with --parts"
-        )
     if args.save_best is not None and settings.valid is None:
         raise ValueError(
             f"save_best is {args.save_best!r} without valid; give a held-out text, as --valid"
@@ -426,7 +421,7 @@ def exhausted(validation):
 def evaluate(trainer, validation, log):
     """Evaluate on held-out text; return one line about it for people."""
     started = time.perf_counter()
-    loss = validation.evaluate(trainer.cell, trainer.head, trainer.updates)
+    loss = validation.evaluate(trainer.cell, trainer.head, trainer.updates, trainer.parts)
     if log is not None:
         log.evaluation(trainer.updates, loss, time.perf_counter() - started)
     best = "the best so far" if validation.improved else f"best after {validation.best_update}"

@@ -202,6 +202,11 @@ class Parts:
             return array
         return np.concatenate(self.comm.allgather(array))
 
+    def of_first(self, compute):
+        """Return what `compute()` gives in the first process; the others wait for it."""
+        found = compute() if self.rank == 0 else None
+        return found if self.size == 1 else self.comm.bcast(found)
+
     def agreed(self, flag):
         """Return whether `flag` is set in any process."""
         return flag if self.size == 1 else any(self.comm.allgather(flag))

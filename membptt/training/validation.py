@@ -55,18 +55,25 @@ class Validation:
         self.loss = self.best = None
         self.best_update = self.stale = 0
 
-    def evaluate(self, cell, head, update):
+    def evaluate(self, cell, head, update, parts=None):
         """Return the loss after this update; remember whether it is the least so far.
+
+        Of several processes, those of `parts` (membptt.training.parallel.Parts), the first one
+        evaluates.
 
         Raises
         ------
         FloatingPointError, ValueError
             If it is not finite.
         """
-        try:
-            self.loss, _ = evaluate(cell, self.inputs, head.with_targets(self.targets))
-        except (FloatingPointError, ValueError) as error:
-            raise type(error)(f"evaluation after update {update}: {error}") from None
+
+        def loss():
+            try:
+                return evaluate(cell, self.inputs, head.with_targets(self.targets))[0]
+            except (FloatingPointError, ValueError) as error:
+                raise type(error)(f"evaluation after update {update}: {error}") from None
+
+        self.loss = loss() if parts is None else parts.of_first(loss)
         if self.best is None or self.loss < self.best:
             self.best, self.best_update, self.stale = self.loss, update, 0
         else:

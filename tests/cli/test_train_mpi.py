@@ -106,7 +106,19 @@ def test_one_process_that_fails_ends_all_and_says_why(common, tmp_path):
     assert int(arrays["updates"]) == 2
 
 
-def test_held_out_text_is_for_one_process(common):
-    ran = mpirun(2, [*common, "--valid", "0.1"])
-    assert ran.returncode == 2 and not ran.stdout
-    assert ran.stderr.count("valid is 0.1 with 2 processes; one alone evaluates") == 1
+def test_held_out_text_is_read_by_one_and_decides_for_all(common, capsys, tmp_path):
+    held_out = ["--valid", "0.1", "--parts", "2", "--eval-every", "1", "--patience", "2"]
+    best = [str(tmp_path / name) for name in ("alone.npz", "two.npz")]
+    # At this rate training stops getting better soon.
+    options = [*common, *held_out, "--updates", "30", "--learning-rate", "0.5", "--save-best"]
+    assert main(["train", *options, best[0]]) == 0
+    alone = json.loads(capsys.readouterr().out.splitlines()[-1])
+    log = tmp_path / "log.jsonl"
+    two = report(mpirun(2, [*options, best[1], "--log", str(log)]))
+    assert alone["stopped_early"] and alone["updates"] < 30
+    for name in ("parameters_sha256", "updates", *(n for n in alone if n.startswith("valid_"))):
+        assert two[name] == alone[name]
+    kept = [load_checkpoint(path)[1] for path in best]
+    assert all((kept[0][name] == kept[1][name]).all() for name in kept[0])
+    lines = [json.loads(line) for line in log.read_text().splitlines()]
+    assert sum("valid_loss" in line for line in lines) == two["updates"]

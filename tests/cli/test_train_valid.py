@@ -41,12 +41,12 @@ def scripted(monkeypatch):
     """Return a function that makes the evaluations after these updates find these losses."""
 
     def script(losses):
-        def evaluate(self, cell, head, update):
+        def evaluate(self, cell, head, update, parts):
             with monkeypatch.context() as patch:
                 patch.setattr(
                     "membptt.training.validation.evaluate", lambda *_: (losses[update], ())
                 )
-                return real(self, cell, head, update)
+                return real(self, cell, head, update, parts)
 
         real = Validation.evaluate
         monkeypatch.setattr(Validation, "evaluate", evaluate)
