@@ -117,7 +117,9 @@ def test_every_module_can_be_imported_without_extras():
     groups = project()["optional-dependencies"].values()
     blocked = {module_of(requirement) for group in groups for requirement in group}
     done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", WITHOUT, *blocked], capture_output=True, text=True
+        [sys.executable, "-P", "-W", "error", "-c", WITHOUT, *blocked],
+        capture_output=True,
+        text=True,
     )
     assert done.returncode == 0, done.stderr
     assert int(done.stdout) > 90

@@ -119,7 +119,7 @@ ENTRIES = {
 
 def told(result):
     """Return what an entry point answers as bytes, but for the seconds that it took."""
-    if isinstance(result, mb.Result):
+    if isinstance(result, mb.Result | mb.BidirectionalResult):
         found = [result.loss, result.state, result.state_grad, sorted(result.grads.items())]
     elif isinstance(result, tuple):
         found = list(result)
@@ -320,7 +320,7 @@ def test_a_saved_state_without_a_part_is_noticed(bits, monkeypatch, strategy):
 
     def save_h_alone(self, at):
         for name, target, array in zip(
-            self.cell.hidden_names, self.hidden(at), self.working, strict=True
+            self.cell.hidden_names, self.hidden(at, self.place), self.working, strict=True
         ):
             target[...] = array if name == "h" else 0
 

@@ -127,10 +127,10 @@ def test_an_import_for_a_backend_is_not_in_the_measured_peak(tmp_path, text, bac
     (tmp_path / "cupy.py").write_text("\n".join(lines))
     words = ["--text", text, "--steps", "20", "--batch", "3", "--hidden", "8", "--memory", "6 kB"]
     words += ["--updates", "3", "--backend", backend, "--json"]
-    paths = [str(tmp_path), *sys.path]
+    paths = [str(tmp_path), os.environ.get("PYTHONPATH", "")]
     done = subprocess.run(
-        [sys.executable, "-m", "membptt", "train", *words],
-        env=os.environ | {"PYTHONPATH": os.pathsep.join(paths)},
+        [sys.executable, "-P", "-m", "membptt", "train", *words],
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, paths))},
         capture_output=True,
         text=True,
         check=True,
