@@ -1,5 +1,7 @@
 """Dropout, recurrent dropout and zoneout: masks that are run again are the same masks."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -252,3 +254,44 @@ def test_what_makes_no_sense_is_refused():
         cell.set_noise(0, 0.5)
     assert "zoneout=0.5" in repr(cell) and "dropout" not in repr(cell)
     assert repr(stack(3, 4)).endswith("], dropout=0.5)")
+
+
+def test_numbered_rows_have_the_masks_of_their_places_in_the_whole_batch():
+    noise = Noise(zoneout=0.5, seed=3, draw=2, step=4)
+    whole = noise.hits(np.zeros((9, 6)), 0.5, 2, 0, 4)
+    rows = np.array([3, 0, 2])
+    part = replace(noise, first_row=5, rows=rows).hits(np.zeros((3, 6)), 0.5, 2, 0, 4)
+    assert (part == whole[5 + rows]).all()
+
+
+def test_masks_are_those_of_splitmix64():
+    """Written out with numbers of Python, that a mask stays what it was when training began."""
+    word, golden = 2**64, 0x9E3779B97F4A7C15
+
+    def scrambled(z):
+        z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9 % word
+        z = (z ^ z >> 27) * 0x94D049BB133111EB % word
+        return z ^ z >> 31
+
+    seed, layer, draw, kind, step, first_row, p = 7, 1, 5, 2, 3, 4, 0.4
+    key = 0
+    for number in (seed, layer, draw, kind, step):
+        key = scrambled((key + (number + 1) * golden) % word)
+    wanted = [
+        [
+            scrambled(
+                (scrambled(((first_row + 1 + row) * golden + key) % word) + unit * golden) % word
+            )
+            < int(p * word)
+            for unit in range(1, 8)
+        ]
+        for row in range(5)
+    ]
+    noise = Noise(zoneout=p, seed=seed, layer=layer, draw=draw, first_row=first_row, step=step)
+    assert noise.hits(np.zeros((5, 7)), p, kind, layer, step).tolist() == wanted
+
+
+@pytest.mark.parametrize("draw, first_row", [(-1, 0), (0, -1), (None, -1)])
+def test_a_place_before_the_first_is_refused(draw, first_row):
+    with pytest.raises(ValueError, match=r"is -1; give"):
+        mb.LSTM(2, 3, zoneout=0.5).set_noise(draw, first_row)

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import membptt as mb
+from membptt.cells.base import planned_part
 from membptt.cells.normalised import EPSILON
 from membptt.solver import STRATEGIES
 
@@ -135,3 +136,11 @@ def test_what_has_no_normalised_twin_is_refused(kind):
         mb.to_torch(cell)
     with pytest.raises(TypeError, match="give an RNN, GRU or LSTM"):
         mb.Reduced(cell, "int8")
+
+
+def test_a_planned_part_divides_and_is_at_most_a_32nd():
+    for numbers in range(33, 400):
+        part = planned_part(numbers)
+        assert numbers % part == 0
+        assert part <= numbers / 32
+        assert not any(numbers % more == 0 for more in range(part + 1, numbers // 32 + 1))
