@@ -65,6 +65,7 @@ class Lengths:
         self.given = np.array(found, np.int64)
         self.order = np.argsort(-self.given, kind="stable")
         self.falling = self.given[self.order]
+        self._places = np.argsort(self.order)
         self.batch, self.steps = len(found), int(self.falling[0])
         self._rising = self.falling[::-1].tolist()
 
@@ -104,8 +105,7 @@ class Lengths:
 
     def restored(self, arrays):
         """Return arrays [B, ...] with their rows in the caller's order again."""
-        places = np.argsort(self.order)
-        return tuple(taken(array, places) for array in arrays)
+        return tuple(taken(array, self._places) for array in arrays)
 
 
 def taken(array, rows):

@@ -36,11 +36,10 @@ from membptt.executor.window import (
     raise_not_finite,
 )
 from membptt.lengths import check_lengths
-from membptt.schedules import ChainSchedule, PackedSchedule, Schedule
+from membptt.schedules import AnySchedule
 from membptt.types import Array, Inputs, RowLengths, State
 
 DIRECTIONS = "forward", "backward"
-AnySchedule = Schedule | ChainSchedule | PackedSchedule
 
 
 def bptt_bidirectional(

@@ -31,7 +31,7 @@ from membptt.kernels._sums import Sums
 from membptt.kernels.threads import thread_count, useful_threads
 from membptt.lengths import check_lengths
 from membptt.memory import Ledger
-from membptt.schedules import ChainSchedule, PackedSchedule, Schedule
+from membptt.schedules import AnySchedule, PackedSchedule
 from membptt.types import FilePath, Inputs, LossHead, RowLengths, State
 
 # Strategies that run on the host alone, and why.
@@ -84,7 +84,7 @@ class Executor:
     def __init__(
         self,
         cell: Cell,
-        schedule: Schedule | ChainSchedule | PackedSchedule,
+        schedule: AnySchedule,
         batch: int,
         record: bool = False,
         threads: int | None = None,
@@ -95,7 +95,7 @@ class Executor:
         input_grads: bool = False,
     ) -> None:
         check_cell(cell)
-        if not isinstance(schedule, Schedule | ChainSchedule | PackedSchedule):
+        if not isinstance(schedule, AnySchedule):
             raise TypeError(
                 f"schedule is {schedule!r}; give one that mb.schedule(steps, memory, ...) made"
             )
@@ -274,7 +274,7 @@ def bptt(
     cell: Cell,
     inputs: Inputs,
     head: LossHead,
-    schedule: Schedule | ChainSchedule | PackedSchedule,
+    schedule: AnySchedule,
     state: State | None = None,
     record: bool = False,
     threads: int | None = None,

@@ -20,6 +20,8 @@ from membptt.schedules.schedule import Schedule, schedule
 from membptt.schedules.tradeoff import TradeOff, cheapest_budget, trade_off
 from membptt.schedules.uneven import ChainSchedule, chain_schedule
 
+AnySchedule = Schedule | ChainSchedule | PackedSchedule  # what an executor runs
+
 __all__ = [
     "Advance",
     "AdvanceSaveHidden",

@@ -215,6 +215,13 @@ _BY_CODE = [
 ]
 
 
+def from_chunks(chunks):
+    """Yield the actions of chunks of rows, int64 arrays [n, 3]."""
+    for chunk in chunks:
+        for row in chunk.tolist():
+            yield from_row(*row)
+
+
 def from_row(code, start, stop):
     """Return the action whose row this is.
 

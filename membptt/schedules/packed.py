@@ -10,7 +10,6 @@ the cheapest is taken:
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
 from math import inf
 from typing import ClassVar, NamedTuple
 
@@ -27,7 +26,7 @@ from membptt.schedules.actions import (
     Action,
     AdvanceSaveHidden,
     Restore,
-    from_row,
+    from_chunks,
 )
 from membptt.schedules.replay import Replayed, replay
 from membptt.schedules.schedule import Schedule, schedule
@@ -56,6 +55,8 @@ class PackedSchedule:
         Most bytes that all saved states may take.
     plan : membptt.Schedule, membptt.schedules.ChainSchedule or Patchwork
         Whose actions these are.
+    counts : Counts
+        What they do.
     """
 
     lengths: Lengths
@@ -63,6 +64,7 @@ class PackedSchedule:
     internal: tuple[int, ...]
     budget: int
     plan: "Schedule | ChainSchedule | Patchwork"
+    counts: "Counts"
 
     # What the executor asks of a schedule.
     lanes: ClassVar[int] = 1
@@ -80,22 +82,20 @@ class PackedSchedule:
         return self.plan.codes()
 
     def __iter__(self) -> Iterator[Action]:
-        for chunk in self.codes():
-            for row in chunk.tolist():
-                yield from_row(*row)
+        return from_chunks(self.codes())
 
     def __len__(self) -> int:
-        return self._counts.actions
+        return self.counts.actions
 
     @property
     def forward_steps(self) -> int:
         """Steps run in all, whatever their rows."""
-        return self._counts.forward_steps
+        return self.counts.forward_steps
 
     @property
     def row_steps(self) -> int:
         """Rows run forward, of all steps together."""
-        return self._counts.row_steps
+        return self.counts.row_steps
 
     @property
     def full_row_steps(self) -> int:
@@ -105,7 +105,7 @@ class PackedSchedule:
     @property
     def peak_bytes(self) -> int:
         """Most that the saved states take at any action."""
-        return self._counts.peak
+        return self.counts.peak
 
     @property
     def full_bytes(self) -> int:
@@ -116,10 +116,6 @@ class PackedSchedule:
     def saved_fraction(self) -> float:
         """Share of full BPTT's memory that is not needed."""
         return 1 - self.peak_bytes / self.full_bytes
-
-    @cached_property
-    def _counts(self):
-        return counted(self.plan, self.lengths, self.hidden, self.internal)
 
     def replay(self) -> Replayed:
         """Prove the schedule legal and within its budget; see `membptt.schedules.replay`."""
@@ -181,8 +177,9 @@ def packed_schedule(lengths: RowLengths, memory: str | int, cell: Cell) -> Packe
             f"least {internal[0]} bytes, one internal state"
         )
     plans = candidates(batch_of, budget, hidden, internal, cell)
-    cheapest = min(plans, key=lambda plan: counted(plan, batch_of, hidden, internal).row_steps)
-    return PackedSchedule(batch_of, tuple(hidden), tuple(internal), budget, cheapest)
+    found = [(plan, counted(plan, batch_of, hidden, internal)) for plan in plans]
+    cheapest = min(found, key=lambda pair: pair[1].row_steps)
+    return PackedSchedule(batch_of, tuple(hidden), tuple(internal), budget, *cheapest)
 
 
 def candidates(lengths, budget, hidden, internal, cell):

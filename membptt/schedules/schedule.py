@@ -12,7 +12,7 @@ from membptt.checks import integer
 from membptt.files import replacing
 from membptt.memory import Units, parse_bytes
 from membptt.schedules._emit import DiskEmitter, Emitter, Meter
-from membptt.schedules.actions import Action, from_row
+from membptt.schedules.actions import Action, from_chunks, from_row
 from membptt.schedules.lookahead import rows as lookahead_rows
 from membptt.schedules.replay import Machine, Replayed, ReplayError, replay
 from membptt.solver._solver import FullRule
@@ -211,9 +211,7 @@ class Schedule:
         return max(0, self.intervals.count - 2) * self.hidden
 
     def __iter__(self) -> Iterator[Action]:
-        for chunk in self.codes():
-            for row in chunk.tolist():
-                yield from_row(*row)
+        return from_chunks(self.codes())
 
     @cached_property
     def _sums(self):

@@ -207,8 +207,13 @@ class ChainRule:
         is hardly more. In a unit of its own size it always does.
         """
         largest = max(self.chain.internal)
-        units = range(least, largest + 1)
-        return next((unit for unit in units if -(-largest // unit) <= budget // unit), least)
+        if largest > budget:
+            return least  # there is no plan, whatever the unit
+        for count in range(-(-largest // least), 0, -1):  # of units, in that state
+            unit = max(least, -(-largest // count))
+            if -(-largest // unit) <= budget // unit:
+                return unit
+        raise ArithmeticError(f"{largest} does not fit into {budget}")
 
     def _counts(self, sizes):
         return np.array([0, *(-(-size // self.unit) for size in sizes)], np.int64)

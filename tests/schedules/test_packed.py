@@ -1,8 +1,5 @@
 """Plans for batches whose states shrink: legal, within the budget, and as cheap as can be."""
 
-from functools import cache
-from math import inf
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -11,39 +8,24 @@ from hypothesis import strategies as st
 import membptt as mb
 from membptt.lengths import Lengths
 from membptt.schedules import packed
-from membptt.schedules.actions import from_row
+from membptt.schedules.actions import from_chunks
 from membptt.schedules.packed import Patchwork, candidates, counted
 from membptt.schedules.replay import replay
+from membptt.solver.chains import Chain, readable
 from membptt.solver.patches import PATCHED_STEPS, PatchRule, coarse_unit
 
 CELL = mb.LSTM(2, 4)  # 32 bytes a row of h and c, 96 of an internal state
 
 
 def cheapest(lengths, budget):
-    """Return the fewest rows that any of the recurrence's schedules runs, by trying them all."""
+    """Return the fewest rows that any of the recurrence's schedules runs."""
     sizes = Lengths(lengths)
     hidden, internal = sizes.sizes(CELL)
-    rows = [sizes.live(step) for step in range(1, sizes.steps + 1)]
-
-    @cache
-    def node(i, j, free, held):
-        if i == j:
-            return 0
-        best = inf
-        for p in range(i + 1, j + 1):
-            run = sum(rows[i:p])
-            if p < j and free >= hidden[p - 1]:
-                right = node(p, j, free - hidden[p - 1], True)
-                best = min(best, run + right + node(i, p, free, held))
-            if free >= internal[p - 1]:
-                right = node(p, j, free - internal[p - 1], False)
-                best = min(best, run + right + node(i, p - 1, free, held))
-        if held and i > 0 and free + hidden[i - 1] >= internal[i]:
-            right = node(i + 1, j, free + hidden[i - 1] - internal[i], False)
-            best = min(best, rows[i] + right)
-        return best
-
-    return node(0, sizes.steps, budget, False)
+    rows = tuple(sizes.live(step) for step in range(1, sizes.steps + 1))
+    # Nobody saves h_T, from which nothing goes on; a chain wants a size all the same.
+    chain = Chain(rows, (*hidden[:-1], 32), tuple(internal))
+    free, _ = readable(chain, budget)
+    return free(0, sizes.steps, budget)
 
 
 @settings(max_examples=60, deadline=None)
@@ -100,7 +82,9 @@ def test_every_candidate_keeps_to_the_budget(data):
     budget = data.draw(st.integers(internal[0], 20 * internal[0]))
     plans = list(candidates(lengths, budget, hidden, internal, cell))
     for plan in plans:
-        made = packed.PackedSchedule(lengths, tuple(hidden), tuple(internal), budget, plan)
+        sizes = tuple(hidden), tuple(internal)
+        counts = counted(plan, lengths, *sizes)
+        made = packed.PackedSchedule(lengths, *sizes, budget, plan, counts)
         assert made.replay().peak == made.peak_bytes <= budget
     patched = [plan for plan in plans if isinstance(plan, Patchwork)]
     if budget >= 2 * internal[0] and budget < sum(internal):
@@ -114,7 +98,7 @@ def test_what_patches_cost_is_what_they_run(hidden, internal, budget):
     steps, rows = 200, 3
     rule = PatchRule([rows] * steps, hidden, internal, budget * rows * internal)
     plan = Patchwork(rule)
-    actions = [from_row(*row) for chunk in plan.codes() for row in chunk.tolist()]
+    actions = list(from_chunks(plan.codes()))
     done = replay(actions, steps, rows * hidden, rows * internal, budget * rows * internal)
     assert rows * done.forward_steps == rule.cost
     cell = ChainOf(hidden, internal)

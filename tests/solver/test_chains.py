@@ -1,14 +1,17 @@
 """Uneven chains: readable twin, compiled tables, replay, and all schedules there are."""
 
 import random
+from math import gcd
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from membptt.oracle.exhaustive import least_cost
 from membptt.schedules.uneven import chain_schedule
 from membptt.solver import chains, forward_steps
-from membptt.solver.chains import Chain
+from membptt.solver.chains import MOST_UNITS, Chain, ChainRule
 
 
 def random_chain(seed, steps, proven):
@@ -164,3 +167,23 @@ def test_budgets_too_small_and_chains_too_long():
         chain_schedule(Chain.even(3, 1, 3), 0)
     with pytest.raises(ValueError, match=r"3000 uneven steps needs tables of .* above the limit"):
         chain_schedule(Chain.even(3000, 1, 3), 100)
+
+
+@settings(max_examples=60, deadline=None)
+@given(largest=st.integers(1, 3000), more=st.integers(0, 3000), hidden=st.integers(1, 50))
+def test_the_unit_is_the_finest_in_which_the_largest_state_fits(largest, more, hidden):
+    budget = largest + more
+    rule = ChainRule(Chain.even(3, min(hidden, largest), largest), budget)
+    budget = min(budget, 3 * largest)
+    finest = max(gcd(min(hidden, largest), largest), -(-budget // MOST_UNITS))
+    units = range(finest, largest + 1)
+    assert rule.unit == next(u for u in units if -(-largest // u) <= budget // u)
+
+
+def test_states_of_any_size_have_a_unit():
+    largest = 10**12 + 39  # a prime
+    for budget in (largest, largest + 1, 2 * largest - 1):
+        planned = chain_schedule(Chain.even(4, 10**11 + 3, largest), budget)
+        assert planned.replay().peak <= budget
+    with pytest.raises(ValueError, match="needs at least its largest internal state"):
+        chain_schedule(Chain.even(4, 10**11 + 3, largest), largest - 1)
