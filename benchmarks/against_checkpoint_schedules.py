@@ -11,10 +11,12 @@ tests/requirements-oracles.txt.
 import argparse
 import time
 
-import checkpoint_schedules as library
+from needed import needed
 
 from membptt.memory import Units
 from membptt.schedules import schedule
+
+library = needed("checkpoint_schedules", "pip install -r tests/requirements-oracles.txt")
 
 
 def theirs(made):

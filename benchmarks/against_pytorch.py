@@ -19,10 +19,12 @@ import statistics
 import time
 
 import numpy as np
-import torch
+from needed import needed
 
 import membptt as mb
 from membptt.kernels._kernels import product_seconds
+
+torch = needed("torch", "pip install 'membptt[torch]'")
 
 GATES = {"lstm": 4, "gru": 3, "rnn": 1}
 SHAPES = [(32, 256, 256), (1, 128, 128), (16, 512, 64), (64, 64, 64)]

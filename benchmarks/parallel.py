@@ -13,10 +13,12 @@ import time
 from statistics import median
 
 import numpy as np
-from mpi4py import MPI
+from needed import needed
 
 import membptt as mb
 from membptt.training.parallel import REDUCTIONS, Parts
+
+MPI = needed("mpi4py.MPI", "pip install 'membptt[mpi]'")
 
 STEPS, ALPHABET = 1000, 64
 SIZES = [(2, 128), (4, 256), (4, 512)]  # rows of one part, hidden units

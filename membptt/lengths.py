@@ -21,6 +21,8 @@ class Lengths:
     ----------
     lengths : sequence of int
         How many steps each row has, at least 1. Lengths will do too.
+    name : str, optional
+        What errors call them.
 
     Attributes
     ----------
@@ -46,20 +48,19 @@ class Lengths:
     ([1, 2, 0], [3, 2, 2, 1, 1, 1, 1, 0])
     """
 
-    def __init__(self, lengths):
+    def __init__(self, lengths, name="lengths"):
         try:
             if isinstance(lengths, Iterator | Mapping | Set):
                 raise TypeError
             numbers = list(lengths)
         except TypeError:
             raise TypeError(
-                f"lengths are {lengths!r}; give a list or an array of whole numbers, one for each "
-                "row"
+                f"{name} are {lengths!r}; give a list or an array of whole numbers, one a row"
             ) from None
         if not numbers:
-            raise ValueError("lengths are empty; give one for each row")
+            raise ValueError(f"{name} are empty; give one for each row")
         found = [
-            integer(f"lengths[{row}]", each, minimum=1, maximum=MOST)
+            integer(f"{name}[{row}]", each, minimum=1, maximum=MOST)
             for row, each in enumerate(numbers)
         ]
         self.given = np.array(found, np.int64)

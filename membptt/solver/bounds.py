@@ -96,17 +96,16 @@ class Conjugates:
         """Return the split whose bound is least; where several are, one in the middle."""
         a, b = self.a, self.b
         m, below = free + (a if held else 0), self.below
-        room = free if held else m  # what a saved state takes its units from
 
         def hidden(y):
-            return y * PER_UNIT + below(True, room if held else m, t - y) + below(held, m, y)
+            return y * PER_UNIT + below(True, free, t - y) + below(held, m, y)
 
         def internal(y):
-            return y * PER_UNIT + below(False, room - b, t - y) + below(held, m, y - 1)
+            return y * PER_UNIT + below(False, free - b, t - y) + below(held, m, y - 1)
 
         best, y = _least(hidden, 1, t - 1)
         choice = y
-        if room >= b:
+        if free >= b:
             other, y = _least(internal, 1, t)
             if other < best:
                 best, choice = other, -y

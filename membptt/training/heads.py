@@ -17,7 +17,8 @@ Letters of shapes: T steps, B batch, H hidden units, V classes or outputs.
 """
 
 import math
-from typing import Any
+from numbers import Real
+from typing import Any, SupportsIndex
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -106,7 +107,7 @@ class Head:
         ----------
         targets : numpy.ndarray
             [B, ...], as the head's loss needs them for one step.
-        steps : int or numpy.ndarray of int
+        steps : int or sequence of int
             T; or [B], at which step each row's sequence ends.
 
         Raises
@@ -120,15 +121,15 @@ class Head:
                 f"targets have shape {targets.shape}; give [{', '.join(self.target_axes[1:])}], "
                 "those of the last step"
             )
-        ends = np.asarray(steps.given if isinstance(steps, Lengths) else steps)
-        if ends.ndim == 0:
-            ends = np.full(len(targets), integer("steps", steps, minimum=1))
-        if ends.dtype.kind not in "iu" or ends.shape != targets.shape[:1] or ends.min() < 1:
+        if isinstance(steps, Real | SupportsIndex) and np.ndim(steps) == 0:
+            steps = [integer("steps", steps, minimum=1)] * len(targets)
+        ends = Lengths(steps, "steps").given
+        if len(ends) != len(targets):
             raise ValueError(
                 f"steps are {ends.tolist()}; give the number of steps, or for each of "
-                f"{len(targets)} rows the step at which it ends, from 1 on"
+                f"{len(targets)} rows the step at which it ends"
             )
-        return BoundHead(self, targets[None], None, ends.astype(np.int64))
+        return BoundHead(self, targets[None], None, ends)
 
     def __repr__(self):
         return f"{type(self).__name__}({self.hidden_size}, {self.outputs}, {self.dtype.name!r})"

@@ -101,6 +101,16 @@ def test_plans_are_legal_and_cost_what_the_tables_say(steps, extra, alpha, fixed
     assert plan._rule.cost() <= 100 * plain.forward_steps
 
 
+def test_the_price_of_a_block():
+    """min(q, fixed + per_step q), in hundredths, of every length that is planned."""
+    price = mb.ExpandCost(3, 0.25)
+    wanted = [0, 1, 2, 3, 4, 4.25, 4.5, 4.75, 5]
+    assert [price.of(q) for q in range(9)] == wanted
+    assert price.prices(8) == [100 * each for each in wanted]
+    assert len(price.prices()) == 65 and price.prices()[64] == 100 * (3 + 16)
+    assert price.total(3, 20) == 3 * 3 + 0.25 * 20
+
+
 def test_the_headline():
     """T = 1000, one third more time: 47 units of 3000 where expansions are nearly free."""
     price = mb.ExpandCost(0, 0.02)

@@ -102,6 +102,44 @@ def test_plans_cover_every_step_within_the_budget(hidden, internal):
                 assert kept * hidden + slots * internal <= budget
 
 
+def fewest_segments(steps, budget, hidden, internal):
+    """Return the most steps that each of the fewest segments may have; None if none do."""
+    for k in range(1, steps + 1):
+        slots = [(budget - max(0, k - 1 - j) * hidden) // internal for j in range(1, k + 1)]
+        most = [slots[0], *(n - 1 for n in slots[1:])]
+        if min(most) >= 1 and sum(most) >= steps:
+            return most
+    return None
+
+
+@pytest.mark.parametrize("hidden, internal", [(1, 3), (1, 2), (5, 12), (3, 2), (1, 1)])
+def test_plans_have_the_fewest_segments_that_there_are(hidden, internal):
+    """Only the first segment in time is cut short: a longer last one is recomputed less."""
+    for steps in (1, 2, 3, 10, 17, 47):
+        for budget in range(steps * internal):
+            most = fewest_segments(steps, budget, hidden, internal)
+            lengths = planner.cover(steps, budget, hidden, internal)
+            if most is None:
+                assert lengths == []
+                assert budget < planner.least_budget(steps, hidden, internal)
+            else:
+                assert lengths[:-1] == most[:-1] and 1 <= lengths[-1] <= most[-1]
+                assert budget >= planner.least_budget(steps, hidden, internal)
+
+
+def test_the_time_of_two_lanes():
+    """10 steps forward; 5 back beside 4 ahead, 4 beside 1, 1 alone, each step back at a price."""
+    segments = planner.Segments(10, 1, 3, 100, (5, 4, 1))
+    assert segments.forward_steps == 15
+    for ratio, back in [
+        (2.0, 10 + 8 + 2),
+        (1.0, 5 + 4 + 1),
+        (0.5, 4 + 2 + 0.5),
+        (0.1, 4 + 1 + 0.1),
+    ]:
+        assert segments.time_factor(ratio) == pytest.approx((10 + back) / (10 * (1 + ratio)))
+
+
 def test_a_thousand_lstm_steps_need_a_thirtieth_of_the_memory():
     schedule = mb.schedule(1000, mb.Units(80, alpha=3), "lookahead")
     assert schedule.forward_steps == 1998

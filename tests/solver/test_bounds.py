@@ -10,7 +10,7 @@ import pytest
 
 from membptt.memory import Units
 from membptt.schedules import schedule
-from membptt.solver import _solver, bounds, forward_steps
+from membptt.solver import _solver, bounds, forward_steps, strategies
 
 
 def test_a_long_plan_does_not_wait_for_the_collector():
@@ -68,6 +68,62 @@ def test_near_optimal_against_optimal(steps, units, alpha):
     assert made.lower_bound <= exact <= made.forward_steps <= 1.01 * made.lower_bound
     assert made._sums.forward_steps == made.forward_steps
     assert made.peak_bytes <= units
+
+
+@pytest.mark.parametrize(("a", "b"), [(1, 2), (1, 3), (2, 5)])
+def test_a_split_has_the_least_bound_of_all(a, b):
+    """Against the recurrence written out, with the bounds in place of A and B."""
+    conjugates, per_unit = bounds.Conjugates(500, 70, a, b), bounds.PER_UNIT
+
+    def below(held, m, t):
+        return int(conjugates.below(held, m, np.array([t]))[0]) if t else 0
+
+    seen = set()
+    for t in (2, 3, 30, bounds.GRID, 40, 41, 200):
+        for held in (False, True):
+            for free in (*range(0 if held else b, 9 * b), 60):
+                m = free + a if held else free
+                if m < b:
+                    continue
+                costs = {y: y * per_unit + below(True, free, t - y) + below(held, m, y)
+                         for y in range(1, t)}  # fmt: skip
+                if free >= b:
+                    costs |= {-y: y * per_unit + below(False, free - b, t - y)
+                              + below(held, m, y - 1) for y in range(1, t + 1)}  # fmt: skip
+                if held:
+                    costs[0] = per_unit + below(False, m - b, t - 1)
+                y = conjugates.split(t, free, held)
+                assert costs[y] == min(costs.values()), (t, free, held)
+                seen.add((np.sign(y), held))
+    assert len(seen) == 5
+
+
+def test_the_least_value_wherever_it_lies():
+    for last in (1, 5, bounds.GRID - 1, bounds.GRID, bounds.GRID + 1, 1000, 5001):
+        for place in {1, 2, last // 2, last - 1, last} & set(range(1, last + 1)):
+            found = bounds._least(lambda y, place=place: (y - place) ** 2, 1, last)
+            assert found == (0, place)
+    value, place = bounds._least(lambda y: np.maximum(np.abs(y - 3000), 100), 1, 5001)
+    assert value == 100 and 2900 <= place <= 3100
+
+
+@pytest.mark.parametrize("alpha", [2, 3, 7])
+def test_what_is_said_to_be_run_is_what_runs(alpha, monkeypatch):
+    """With exact tables of few steps, chains that can be counted are split by the bounds."""
+    monkeypatch.setattr(bounds, "EXACT", 12)
+    monkeypatch.setattr(strategies, "EXACT", 12)
+    for steps in (12, 13, 14, 25, 40, 120):
+        for units in sorted({alpha, alpha + 1, 2 * alpha + 1, 5 * alpha, alpha * steps // 2,
+                             alpha * (steps - 1), alpha * steps}):  # fmt: skip
+            if units < alpha:
+                continue
+            made = schedule(steps, Units(units, alpha), "near-optimal")
+            exact = forward_steps(steps, units, "optimal", alpha)
+            assert made.replay().forward_steps == made.forward_steps
+            assert exact <= made.forward_steps <= 1.05 * exact, (steps, units)
+            assert (made.lower_bound is None) == (steps <= 12)
+            if steps > 12:
+                assert steps <= made.lower_bound <= exact
 
 
 def test_near_optimal_gives_a_start_back_early_where_memory_abounds():

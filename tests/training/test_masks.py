@@ -83,7 +83,7 @@ def test_plain_and_compiled_agree(kind):
 def test_the_last_step_is_a_mask_with_one_step(kind, backend):
     cell, inputs, head, targets = window(kind, backend)
     ends = np.array([T, 3, 10, 1])
-    last = mb.full_bptt(cell, inputs, head.at_last(targets[-1], ends))
+    last = mb.full_bptt(cell, inputs, head.at_last(targets[-1], ends.astype(float)))
     mask = np.arange(1, T + 1)[:, None] == ends
     full = np.broadcast_to(targets[-1], targets.shape).copy()
     masked = mb.full_bptt(cell, inputs, head.with_targets(full, mask))
@@ -175,7 +175,10 @@ def test_many_blocks_of_steps_with_and_without_a_loss(bits):
         (lambda h, t: h.at_last(t, T), ValueError, r"give \[batch\], those of the last step"),
         (lambda h, t: h.at_last(t[0], 0), ValueError, "steps is 0"),
         (lambda h, t: h.at_last(t[0], np.array([1, 2])), ValueError, "the step at which it ends"),
-        (lambda h, t: h.at_last(t[0], np.array([1, 2, 0, 3])), ValueError, "from 1 on"),
+        (lambda h, t: h.at_last(t[0], np.array([1, 2, 0, 3])), ValueError, r"steps\[2\] is 0"),
+        (lambda h, t: h.at_last(t[0], [1, 2, 2.5, 3]), ValueError, r"steps\[2\] is 2.5"),
+        (lambda h, t: h.at_last(t[0], iter([1, 2, 3, 3])), TypeError, "give a list or an array"),
+        (lambda h, t: h.at_last(t[0], []), ValueError, "steps are empty"),
     ],
 )
 def test_what_does_not_fit_is_named(change, error, message):
