@@ -14,7 +14,7 @@ copyright = "The membptt developers"
 version = release = membptt.__version__
 
 extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "mathml"]
-exclude_patterns = ["_build"]
+exclude_patterns = ["_build", "_templates"]
 default_role = "code"  # docstrings write `name` with single backticks
 
 # A cell that raises fails the build; what a page shows is what this version does.
@@ -33,6 +33,7 @@ napoleon_use_ivar = True
 
 html_theme = "furo"
 html_static_path = ["_static"]
+templates_path = ["_templates"]
 html_css_files = ["pages.css"]
 html_title = f"membptt {release}"
 html_math_renderer = "mathml"
