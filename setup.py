@@ -64,5 +64,6 @@ setup(
             "auto_pickle": False,
             "linetrace": LINETRACE,
         },
-    )
+    ),
+    options={"build_ext": {"parallel": os.cpu_count()}},
 )

@@ -121,6 +121,18 @@ def test_functions_and_class_are_the_same_lstm(dtype, bits):
     assert bits(mine) == bits(mb.bptt(built_in, inputs, head, planned, state))
 
 
+@pytest.mark.parametrize("leaving", [False, True])
+def test_what_its_states_are_called(leaving):
+    """Each array of an internal state has a name; what leaves the step, where it is saved too."""
+    cell, _ = lstm(leaving=leaving)
+    names = ("h_prev", "c_prev", "i", "f", "g", "o", *(("h_next", "c_next") if leaving else ()))
+    assert cell.hidden_names == ("h", "c") and cell.internal_names == names
+    inputs, _, state = window(cell)
+    _, internal = cell.forward_step(inputs[0], state)
+    assert [array.shape for array in internal] == cell.internal_shapes(B)
+    assert len(internal) == len(names)
+
+
 def test_tokens_and_the_heads_that_come_with_it():
     cell, built_in = lstm("float32")
     generator = np.random.default_rng(0)
