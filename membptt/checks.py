@@ -31,7 +31,7 @@ def integer(name, value, *, minimum=None, maximum=None):
     ValueError
         If it is not whole, below `minimum` or above `maximum`.
     """
-    if isinstance(value, bool) or type(value).__name__ == "bool_":
+    if isinstance(value, bool | np.bool_):
         raise TypeError(f"{name} is {value!r}, a truth value; give a whole number")
     if isinstance(value, numbers.Real) and not isinstance(value, numbers.Integral):
         if not math.isfinite(value) or value != int(value):

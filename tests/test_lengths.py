@@ -39,6 +39,7 @@ def test_sizes_are_those_of_the_rows_that_go_on_and_of_those_that_ran():
         ({7: 1, 3: 1, 1: 1}, TypeError, "lengths are .*; give a list or an array"),
         ([7, 2**63, 1], ValueError, r"lengths\[1\] is 9223372036854775808; give at most"),
         ([7, True, 1], TypeError, r"lengths\[1\] is True, a truth value"),
+        (np.array([True]), TypeError, r"lengths\[0\] is np.True_, a truth value"),
         ([[7, 3, 1]], TypeError, r"lengths\[0\] is \[7, 3, 1\]"),
         ([], ValueError, "lengths are empty"),
         ([7, 0, 1], ValueError, r"lengths\[1\] is 0"),

@@ -79,7 +79,7 @@ class Custom(Cell):
         forward_step: Callable[..., Any],
         backward_step: Callable[..., Any],
         params: Params,
-        input_size: int,
+        input_size: int | tuple[int, ...],
         hidden: Mapping[str, Any],
         saved: Mapping[str, Any] | None = None,
         state_after: Callable[..., Any] | None = None,

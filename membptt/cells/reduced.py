@@ -206,8 +206,7 @@ class Reduced(Cell):
         tuple of arrays
             As `hidden_names`, each [B, H]; approximate.
         """
-        more = {} if dx is None else {"dx": dx}
-        return self.cell.backward_step(x, self.unpacked(internal), dstate, grads, **more)
+        return self.cell.backward_step(x, self.unpacked(internal), dstate, grads, dx)
 
     def state_from_internal(self, internal: State) -> State:
         """Return the hidden state after the step: it is a part of its internal state."""

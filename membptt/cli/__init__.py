@@ -1,4 +1,4 @@
-"""The command line: ``membptt train``, ``sample``, ``schedule`` and those in COMMANDS.
+"""The command line: ``membptt`` and the commands in COMMANDS.
 
 Exit codes: 0 fine, 1 a check failed, 2 wrong usage or bad input (one line on stderr), 130 on
 Ctrl-C.

@@ -108,7 +108,11 @@ class Log:
         except OSError as error:
             raise self.unwritable(error) from None
         if kept == 0:
-            self.append(self.header)
+            try:
+                self.append(self.header)
+            except BaseException:
+                self.file.close()
+                raise
 
     def __enter__(self):
         return self

@@ -2,10 +2,10 @@
 
 import contextlib
 import json
-import math
 import sys
 import time
 from argparse import SUPPRESS
+from dataclasses import asdict
 
 from tqdm import tqdm
 
@@ -254,8 +254,6 @@ def run_with(comm, args, out):
         report_error(trainer, settings)
         try:
             interrupted = train(trainer, validation, settings, args, log)
-            if not interrupted:
-                report_error(trainer, settings)
         except Unwritable as error:  # what was learnt can be saved and reported all the same
             if comm is not None:  # the others go on, unless this ends them
                 raise
@@ -263,6 +261,8 @@ def run_with(comm, args, out):
     try:
         if args.save is not None:
             save(args.save, settings, trainer, validation)
+        if not interrupted and failure is None:
+            report_error(trainer, settings)
     finally:  # what was learnt is reported even where it could not be saved
         more = {} if validation is None else validation.report()
         show(trainer.report() | more, args.json, out)
@@ -436,7 +436,7 @@ def save(path, settings, trainer, validation, option="save"):
     if trainer.parts.rank > 0:
         return  # one process writes
     try:
-        save_checkpoint(path, settings.as_dict(), arrays)
+        save_checkpoint(path, asdict(settings), arrays)
     except OSError as error:
         raise Unwritable(
             f"{option} is {path!r}, which cannot be written ({error.strerror}); make room, or give "
@@ -493,7 +493,7 @@ def table(report):
         rows.append(("time", f"{seconds:.3f} s an update (median)"))
     if loss is not None:
         last = report["bits_per_char_last"]
-        rows.append(("bits per char", f"{loss / math.log(2):.3f} -> {last:.3f}"))
+        rows.append(("bits per char", f"{in_bits(loss):.3f} -> {last:.3f}"))
     if report.get("valid_loss_last") is not None:
         last, best = report["valid_bits_per_char_last"], report["valid_bits_per_char_best"]
         when = f"best {best:.3f} after update {report['valid_updates_best']}"

@@ -1,13 +1,15 @@
 """Executes a schedule's rows over an arena without the GIL: the twin of readable.run.
 
 Rows come in chunks [n, 3] of code, start, stop (membptt.schedules.actions has the codes), so that a
-schedule of millions of actions is never in memory as a whole. Between chunks signals are served.
+schedule of millions of actions is never in memory as a whole. A Ctrl-C is served between any two
+actions, and within a long advance.
 """
 
 import numpy as np
 
 from cpython.exc cimport PyErr_CheckSignals
 from libc.stdint cimport int64_t
+from posix.time cimport CLOCK_MONOTONIC, clock_gettime, timespec
 
 from membptt.executor._spill cimport Spill
 from membptt.kernels._chain cimport Chain
@@ -29,6 +31,9 @@ cdef enum:
 
     HIDDEN = 0
     INTERNAL = 1
+
+    OFTEN = 16  # actions or steps after which the clock is looked at
+    STRETCH = 64  # steps of an advance at once
 
 cdef enum Fault:
     NONE = 0
@@ -55,6 +60,8 @@ cdef class Machine:
     cdef Spill spill  # None without slow storage
     cdef int64_t[2] size
     cdef int64_t nbytes, used, peak, depth, forward_steps, backward_steps, expanded_steps
+    cdef int64_t unattended  # actions, and steps of a long advance, since the clock was read
+    cdef int64_t attended  # when signals were last served, in nanoseconds
     cdef int64_t place  # the working hidden state is that after step `place`; -1 after an expansion
     cdef int64_t[:, ::1] stack  # kind, step, offset
 
@@ -174,9 +181,25 @@ cdef class Machine:
             return NOT_BUFFERED
         return NONE
 
+    cdef int attend(self, int64_t done) except -1 nogil:
+        """Serve signals, which needs the GIL and so may wait for it, 20 times a second at most."""
+        cdef timespec now
+        self.unattended += done
+        if self.unattended < OFTEN:
+            return 0
+        self.unattended = 0
+        clock_gettime(CLOCK_MONOTONIC, &now)
+        cdef int64_t nanoseconds = <int64_t>now.tv_sec * 1_000_000_000 + now.tv_nsec
+        if nanoseconds - self.attended > 50_000_000:
+            with gil:
+                PyErr_CheckSignals()
+            self.attended = nanoseconds
+        return 0
+
     cdef int act(self, int64_t code, int64_t start, int64_t stop) except -1 nogil:
         """Execute one action; return NONE or what is wrong with it."""
         cdef int64_t at = -1
+        self.attend(1)
         if code == RESTORE:
             return self.restore(start)
         if code == BACKWARD:
@@ -204,8 +227,12 @@ cdef class Machine:
             at = self.push(INTERNAL, stop)
             if at < 0:
                 return OVER_BUDGET
-        self.chain._forward(start, stop, at)
         self.forward_steps += stop - start
+        while stop - start > STRETCH:
+            self.chain._forward(start, start + STRETCH, -1)
+            start += STRETCH
+            self.attend(STRETCH)
+        self.chain._forward(start, stop, at)
         self.place = stop
         if code == SAVE_HIDDEN:
             at = self.push(HIDDEN, stop)
@@ -269,7 +296,6 @@ def run(chunks, Chain chain, hidden_nbytes, internal_nbytes, record=False, Spill
         if machine.push(HIDDEN, step) < 0:
             raise MemoryError(f"the saved states of steps {saved} end beyond the arena")
     for chunk in chunks:
-        PyErr_CheckSignals()
         rows = chunk
         count = rows.shape[0]
         used_array = np.empty(count, np.int64) if record else None

@@ -1,6 +1,8 @@
-"""Chooses the chain for a cell: compiled or plain; and a head for those who only want forwards."""
+"""Chooses the chain for a cell, compiled or plain; begins and ends its windows, and its threads."""
 
 import os
+
+import numpy as np
 
 import membptt.cells as cells
 from membptt.arrays import array_module
@@ -18,6 +20,29 @@ class NoHead:
 
     kernel = None
     params: dict = {}  # noqa: RUF012 - it stays empty
+
+
+def blank_inputs(cell, steps, batch):
+    """Return inputs to time a cell with: tokens where it takes them, else rows of zeros."""
+    if "W_x" in cell.params:
+        return np.zeros((steps, batch), np.uint8)
+    return np.zeros((steps, batch, *cell.input_shape), cell.dtype)
+
+
+class Team:
+    """The threads of a compiled chain, for as long as steps run."""
+
+    def __init__(self, chain, threads):
+        self.chain, self.threads = chain, threads
+        self.wanted = threads > 1 and hasattr(chain, "open_team")
+
+    def __enter__(self):
+        if self.wanted:
+            self.chain.open_team(self.threads)
+
+    def __exit__(self, *_):
+        if self.wanted:
+            self.chain.close_team()
 
 
 def make_chain(cell, head, steps, batch, ledger=None, isa=None, input_grads=False, packed=False):

@@ -5,6 +5,7 @@ waited for or the disk would hold too much: see membptt.solver.disk.
 """
 
 import os
+import tempfile
 import time
 from dataclasses import dataclass
 
@@ -50,7 +51,8 @@ class DiskSpeed:
 def measure(cell, batch, folder):
     """Return the `DiskSpeed` of a cell on this machine and of a folder.
 
-    For a cell on a device, `folder` is None: its states go to the host's memory.
+    `folder` is None for that of the system for temporary files. It is not used for a cell on a
+    device, whose states go to the host's memory.
 
     Raises
     ------
@@ -59,6 +61,8 @@ def measure(cell, batch, folder):
     """
     if cell.backend == "cupy":
         return DiskSpeed(forward_seconds(cell, batch), *host_rates(array_module("cupy")))
+    if folder is None:
+        folder = tempfile.gettempdir()
     return DiskSpeed(forward_seconds(cell, batch), *folder_rates(folder), latency(folder))
 
 
@@ -126,7 +130,7 @@ def disk_schedule(
     memory: str | int,
     cell: Cell,
     batch: int,
-    folder: FilePath | None,
+    folder: FilePath | None = None,
     disk_budget: str | int | None = None,
     speed: DiskSpeed | None = None,
 ) -> tuple[Schedule, DiskSpeed]:
@@ -140,8 +144,9 @@ def disk_schedule(
         The budget in memory.
     cell : membptt.Cell
     batch : int
-    folder : path or None
-        Where states will go; None for a cell on a device.
+    folder : path, optional
+        Where states will go: by default the system's folder for temporary files, as for
+        `membptt.Executor`; for a cell on a device, the host's memory.
     disk_budget : str or int, optional
         Most bytes on disk.
     speed : DiskSpeed, optional

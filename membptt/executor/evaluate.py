@@ -10,9 +10,8 @@ import numpy as np
 
 from membptt.arrays import array_module, from_host, to_host
 from membptt.cells import Cell
-from membptt.executor.chain import NoHead, begin, make_chain
+from membptt.executor.chain import NoHead, Team, begin, make_chain
 from membptt.executor.plain import views
-from membptt.executor.stream import Team
 from membptt.executor.window import check_finite, check_inputs, check_window
 from membptt.kernels.threads import useful_threads
 from membptt.lengths import check_lengths

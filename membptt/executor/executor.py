@@ -17,7 +17,14 @@ from membptt.checks import integer
 from membptt.executor import _executor, _lookahead, readable  # type: ignore[attr-defined]
 from membptt.executor._spill import Spill
 from membptt.executor.arena import Arena, PackedArena, SlotArena
-from membptt.executor.chain import begin, finish, make_chain, runs_compiled
+from membptt.executor.chain import (
+    Team,
+    begin,
+    device_peak,
+    finish,
+    make_chain,
+    runs_compiled,
+)
 from membptt.executor.result import Result, Stats
 from membptt.executor.tier import HostTier
 from membptt.executor.window import (
@@ -211,7 +218,7 @@ class Executor:
             self.chain.workspace_nbytes,
             time.perf_counter() - started,
             expanded,
-            0 if self.ledger is None else self.ledger.peak,
+            device_peak(self.chain),
             **(disk or {}),
         )
         return Result(loss, grads, last, state_grad, stats, trace, transfers, by_inputs)
@@ -247,8 +254,7 @@ class Executor:
                 arena = PackedArena(arena, self.cell, lengths)
             arena.clear()
             return readable.run(self.schedule, self.chain, arena, self.record, self.spill)
-        self.chain.open_team(self.threads)
-        try:
+        with Team(self.chain, self.threads):
             if self.schedule.lanes == 2:
                 return _lookahead.run(
                     self.chain,
@@ -266,8 +272,6 @@ class Executor:
                 self.spill,
                 self.arena.reserved,
             )
-        finally:
-            self.chain.close_team()
 
 
 def bptt(

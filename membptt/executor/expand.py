@@ -11,9 +11,8 @@ import numpy as np
 
 from membptt.arrays import array_module, synchronize
 from membptt.cells import Cell
-from membptt.executor.chain import NoHead, make_chain
+from membptt.executor.chain import NoHead, Team, blank_inputs, make_chain
 from membptt.executor.plain import HIDDEN, INITIAL
-from membptt.executor.stream import Team
 from membptt.kernels.threads import useful_threads
 from membptt.schedules import Schedule, schedule
 from membptt.solver.expand import MOST_STEPS, ExpandCost
@@ -57,11 +56,11 @@ def expand_schedule(
 def measure(cell, batch):
     """Return the `ExpandCost` of a cell on this machine."""
     steps, hidden, internal = MOST_STEPS, cell.hidden_nbytes(batch), cell.internal_nbytes(batch)
-    tokens = np.zeros((steps, batch), np.uint8)
     xp = array_module(cell.backend)
     arena = xp.zeros(steps * (hidden + internal), dtype=np.uint8)
-    chain = make_chain(cell, NoHead, steps, batch)
-    chain.begin(tokens, NoHead(), cell.zero_state(batch), arena)
+    head = NoHead()
+    chain = make_chain(cell, head, steps, batch)
+    chain.begin(blank_inputs(cell, steps, batch), head, cell.zero_state(batch), arena)
 
     def forward():
         chain.restart(INITIAL)

@@ -1,6 +1,6 @@
 """How long this machine takes for each of a chain's moves, and plans in seconds instead of steps.
 
-A chain of the executor runs a window of tokens: forward without saving, forward saving every
+A chain of the executor runs a window: forward without saving, forward saving every
 internal state, backward with the head, saves and restores of hidden states. Each is timed over the
 window and divided by its steps; the medians over the rounds are the answer.
 """
@@ -12,11 +12,10 @@ from statistics import median
 import numpy as np
 
 from membptt.arrays import array_module, synchronize
-from membptt.executor.chain import NoHead, make_chain
+from membptt.executor.chain import NoHead, Team, blank_inputs, make_chain
 from membptt.executor.executor import Executor
 from membptt.executor.expand import expand_schedule
 from membptt.executor.plain import HIDDEN
-from membptt.executor.stream import Team
 from membptt.kernels.threads import useful_threads
 from membptt.schedules import actions
 from membptt.schedules.schedule import Schedule, schedule
@@ -142,28 +141,24 @@ def random_window(cell, head, steps, batch):
     return inputs, head.with_targets(generator.integers(head.outputs, size=shape, dtype=np.int32))
 
 
-def run_seconds(planned, cell, head, batch, threads=None):
+def run_seconds(planned, cell, head, batch):
     """Return the seconds of one run of a schedule on random tokens.
 
     It is the second run: the first one touches the arena's memory for the first time.
     """
-    executor = Executor(cell, planned, batch, threads=threads)
+    executor = Executor(cell, planned, batch)
     inputs, bound = random_window(cell, head, planned.steps, batch)
     executor.run(inputs, bound)
     return executor.run(inputs, bound).stats.seconds
 
 
-def forward_seconds(cell, batch, threads=None):
+def forward_seconds(cell, batch):
     """Return the median seconds of one forward step in a sweep that saves nothing.
 
     Cells of the package run tokens, others rows of zeros.
     """
-    shape = SWEEP_STEPS, batch
-    if "W_x" in cell.params:
-        inputs = np.zeros(shape, np.uint8)
-    else:
-        inputs = np.zeros((*shape, *cell.input_shape), cell.dtype)
-    watch = Stopwatch(cell, inputs, NoHead(), useful_threads(cell, batch, threads))
+    inputs = blank_inputs(cell, SWEEP_STEPS, batch)
+    watch = Stopwatch(cell, inputs, NoHead(), useful_threads(cell, batch))
     watch.sweep()  # the first touches memory for the first time
     return median(watch.sweep() for _ in range(5))
 
@@ -194,24 +189,18 @@ class Stopwatch:
         def timed(move, steps):
             return seconds_of(move, steps, self.xp)
 
-        threaded = hasattr(chain, "open_team")
         began = time.perf_counter()
         chain.begin(*self.window, self.arena)
-        if threaded:
-            chain.open_team(self.threads)
-        run = time.perf_counter() - began
-        try:
+        with Team(chain, self.threads):
+            run = time.perf_counter() - began
             forward = timed(lambda t: chain.forward(t, t + 1), range(steps))
             save = timed(lambda t: chain.save_hidden(t * size), range(steps))
             restore = timed(lambda t: chain.restart(HIDDEN, t * size), range(steps))
             chain.restart(0)
             saving = timed(lambda t: chain.forward(t, t + 1, t * size), range(steps))
             backward = timed(lambda t: chain.backward(t, (t - 1) * size), range(steps, 0, -1))
-        finally:
             began = time.perf_counter()
-            if threaded:
-                chain.close_team()
-            chain.finish()
+        chain.finish()
         run += time.perf_counter() - began
         return forward, backward, save, saving - forward, restore, run
 

@@ -22,7 +22,7 @@ from membptt.arrays import array_module
 from membptt.cells import Cell
 from membptt.executor import _executor, readable  # type: ignore[attr-defined]
 from membptt.executor.arena import HiddenSlots
-from membptt.executor.chain import device_peak, make_chain, runs_compiled
+from membptt.executor.chain import Team, device_peak, make_chain, runs_compiled
 from membptt.executor.result import Result, Stats
 from membptt.executor.window import check_finite, check_inputs, check_window
 from membptt.kernels.threads import useful_threads
@@ -177,22 +177,6 @@ class Run:
             before = np.array(self.trace, np.int64).reshape(-1, 4)
             trace = np.concatenate((before, ran[3]))
         return Result(loss, grads, last, state_grad, stats, trace)
-
-
-class Team:
-    """The threads of a compiled chain, while steps run and not while the stream is waited for."""
-
-    def __init__(self, chain, threads):
-        self.chain, self.threads = chain, threads
-        self.wanted = threads > 1 and hasattr(chain, "open_team")
-
-    def __enter__(self):
-        if self.wanted:
-            self.chain.open_team(self.threads)
-
-    def __exit__(self, *_):
-        if self.wanted:
-            self.chain.close_team()
 
 
 class Tape:

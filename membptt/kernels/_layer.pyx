@@ -79,7 +79,7 @@ cdef class Layer(Chain):
         self.dstate = <char *>room.take(state_nbytes)
         if bound is None:
             self.head = Head()  # another layer has the real one
-        elif bound.kernel is None:
+        elif getattr(bound, "kernel", None) is None:
             self.head = PythonHead(H, self.dtype)
         else:
             self.head = CompiledHead(room, bound, batch, H, isa)

@@ -25,12 +25,16 @@ def thread_count(threads=None):
     stated = os.environ.get(VARIABLE)
     if stated is None:
         here = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-        known = [os.environ.get(name, "") for name in NEIGHBOURS]
-        processes = max([1, *(int(number) for number in known if number.isdecimal())])
-        return max(1, min(here, os.cpu_count() // processes))
+        return max(1, min(here, os.cpu_count() // most_stated(NEIGHBOURS)))
     if not stated.isdecimal() or int(stated) < 1:
         raise ValueError(f"{VARIABLE} is {stated!r}; give a whole number from 1")
     return int(stated)
+
+
+def most_stated(names):
+    """Return the largest number that one of these variables of the environment states, or 1."""
+    known = [os.environ.get(name, "") for name in names]
+    return max([1, *(int(number) for number in known if number.isdecimal())])
 
 
 def useful_threads(cell, batch, threads=None):

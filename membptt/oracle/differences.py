@@ -89,8 +89,8 @@ class GradientReport:
 
     @property
     def max_difference(self) -> float:
-        """The largest relative difference of all."""
-        return max(row.difference for row in self.rows)
+        """The largest relative difference of all; NaN if one is."""
+        return float(np.max([row.difference for row in self.rows]))
 
     def __str__(self):
         width = max(6, *(len(row.name) for row in self.rows))
@@ -257,7 +257,8 @@ def equal(name, value, expected):
 def compare(name, value, gradient, loss, samples, generator):
     """Return the Row for one parameter `value`, which is moved and put back in place."""
     chosen = np.arange(value.size)
-    if samples is not None and integer("samples", samples, minimum=1) < value.size:
+    samples = None if samples is None else integer("samples", samples, minimum=1)
+    if samples is not None and samples < value.size:
         chosen = np.sort(generator.choice(value.size, samples, replace=False))
     numeric = np.array([central_difference(value, at, loss) for at in chosen])
     analytic = to_host(gradient).reshape(-1)[chosen]

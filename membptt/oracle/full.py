@@ -3,7 +3,7 @@
     forward:  t = 1 ... T, store the internal state of step t
     backward: t = T ... 1, head and backward of step t from its internal state
 
-Nothing of the solver, the schedules or the executor's loop is used here, only the cell's own steps.
+Nothing of the solver, the schedules or the executor's loop is used here, only the chain's moves.
 """
 
 import time

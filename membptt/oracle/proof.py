@@ -46,9 +46,9 @@ class Proof:
         Whether its gradients there have the bits of full BPTT.
     """
 
-    predicted: int
-    executed: int
-    exhaustive: int
+    predicted: float
+    executed: float
+    exhaustive: float
     optimal: bool
     forward_steps: int
     network: str | None = None
@@ -73,9 +73,10 @@ class Proof:
         )
         if self.network is not None:
             bits = "the bits" if self.same_bits else "NOT the bits"
+            article = "an" if self.network[0] in "LR" else "a"
             text += (
-                f"\non an {self.network}: executed {self.network_steps}, gradients with {bits} of "
-                "full BPTT"
+                f"\non {article} {self.network}: executed {self.network_steps}, "
+                f"gradients with {bits} of full BPTT"
             )
         return text
 

@@ -223,6 +223,9 @@ class Machine:
     def _free(self, state):
         if not self._at_hand(state):
             return f"this state is not {self._where}"
+        if self.stacked:
+            self._pop()
+            return None
         self.saved.remove(state)
         self.stack.remove(state)
         self.used -= self.size(state)

@@ -347,6 +347,8 @@ class Schedule:
     def load(cls, path: FilePath) -> Self:
         """Read a schedule that `save` wrote, and replay it.
 
+        A certificate is not in the file, since the actions do not show it: `lower_bound` is None.
+
         Raises
         ------
         ValueError

@@ -137,15 +137,15 @@ cdef class ExpandRule(Rule):
 
     cpdef int64_t split(self, int64_t t, int64_t free, bint held) except? 0:
         cdef int64_t a = self.hidden, b = self.internal, m = free + a if held else free
-        cdef int64_t y = 0, q, rest = m - a if held else m  # units beside the start
+        cdef int64_t y = 0, q
         cdef const int64_t *here = &self.B[m, 0] if held else &self.A[m, 0]
         cdef int64_t cost = here[t]
         if held and FORWARD + self.A[m - b, t - 1] == cost:
             return 0
-        if rest >= b:
-            y = find_internal(here, &self.A[rest - b, 0], t, cost, FORWARD)
+        if free >= b:
+            y = find_internal(here, &self.A[free - b, 0], t, cost, FORWARD)
         if y == 0:
-            y = find_hidden(here, &self.B[rest, 0], t, cost, FORWARD)
+            y = find_hidden(here, &self.B[free, 0], t, cost, FORWARD)
         if y != 0:
             return y
         for q in range(2, min(min(t + 1, self.price.shape[0]), m // b + 1)):
@@ -153,7 +153,7 @@ cdef class ExpandRule(Rule):
                 if (q - 1) * FORWARD + self.price[q] == cost:
                     return t + q
             # h_q, where the steps after the block start, is counted in their m
-            elif q * FORWARD + self.price[q] + self.B[rest - (q - 1) * a, t - q] == cost:
+            elif q * FORWARD + self.price[q] + self.B[free - (q - 1) * a, t - q] == cost:
                 return t + q
         raise RuntimeError(f"no split of {t} steps attains the cost {cost}")
 

@@ -137,7 +137,7 @@ def readable(chain, budget):
                 if p - 1 > i:
                     cost += chain.restore + node(i, p - 1, f, held)
                 best = min(best, cost)
-        if held and i > 0:
+        if held:
             left = f + chain.hidden[i - 1] - chain.internal[i]
             if left >= 0:
                 cost = chain.forward[i] + chain.save_internal + node(i + 1, j, left, False)

@@ -22,7 +22,7 @@ class ExpandCost:
     fixed : float
         What every expansion costs, whatever its length.
     per_step : float
-        What each of its steps adds (ε).
+        What each of its steps adds (ε). Both are rounded to hundredths of a forward step.
 
     Raises
     ------
@@ -43,6 +43,8 @@ class ExpandCost:
             value = getattr(self, name)
             if not 0 <= value < float("inf"):
                 raise ValueError(f"{name} is {value}; give a number of at least 0")
+            # Planned with whole hundredths: what a plan is said to cost is what was compared.
+            object.__setattr__(self, name, round(value * TICKS) / TICKS)
 
     def of(self, steps: int) -> float:
         """Return the price of one expansion of `steps` steps."""
@@ -55,6 +57,6 @@ class ExpandCost:
     def prices(self, longest=MOST_STEPS):
         """Return the prices of 0 ... `longest` steps in hundredths of a forward step."""
         return [
-            min(TICKS * q, round(TICKS * (self.fixed + self.per_step * q)))
+            min(TICKS * q, round(TICKS * self.fixed) + round(TICKS * self.per_step) * q)
             for q in range(longest + 1)
         ]

@@ -55,8 +55,8 @@ class Plan:
 
     Attributes
     ----------
-    rule : membptt.solver._solver.Rule or membptt.solver.lookahead.Segments
-        Answers where to split a node; or how two lanes cut the chain.
+    rule : membptt.solver._solver.Rule, or lookahead.Segments or disk.Intervals of the solver
+        Answers where to split a node; or how the chain is cut for two lanes, or for slow storage.
     forward_steps : int
         The recurrence's answer.
     lower_bound : int or None
@@ -532,19 +532,19 @@ def check_tables(name, steps, units, tables, itemsize=None):
     """Refuse tables above `TABLE_LIMIT` or `WORK_LIMIT` before anything is allocated."""
     if steps > 2**31:
         raise OverflowError(f"steps is {steps}; {name} counts in 64 bits, give at most {2**31}")
+    longer = [each for each in ("near-optimal", "hsm", "ism") if each != name]
+    hint = f"strategies {' and '.join(longer)} need no table that long"
     need = table_bytes(steps, units, tables, itemsize)
     if need > TABLE_LIMIT:
         raise ValueError(
             f"strategy {name} for {steps} steps and {units} units needs tables of "
-            f"{format_bytes(need)}, above the limit of {format_bytes(TABLE_LIMIT)}; "
-            'strategies "near-optimal", "hsm" and "ism" need no table that long'
+            f"{format_bytes(need)}, above the limit of {format_bytes(TABLE_LIMIT)}; {hint}"
         )
     work = steps * steps * units
     if work > WORK_LIMIT:
         raise ValueError(
             f"strategy {name} for {steps} steps and {units} units makes {work:.0e} comparisons, "
-            f"above the limit of {WORK_LIMIT:.0e}; "
-            'strategies "near-optimal", "hsm" and "ism" need no table that long'
+            f"above the limit of {WORK_LIMIT:.0e}; {hint}"
         )
 
 

@@ -27,6 +27,7 @@ from membptt.training.corpus import Corpus, Windows
 from membptt.training.heads import SoftmaxHead
 from membptt.training.optimizers import Optimizer, clip_by_norm
 from membptt.training.parallel import Parts
+from membptt.training.validation import in_bits
 from membptt.types import FilePath
 
 TRACED = 2  # updates under the meter: the second one reuses all that the first one allocated
@@ -64,7 +65,7 @@ class Update:
     @property
     def bits(self) -> float:
         """The loss in bits a character."""
-        return self.loss / math.log(2)
+        return in_bits(self.loss)
 
 
 class Trainer:
@@ -105,8 +106,6 @@ class Trainer:
         Where in every stream the next window starts.
     state : tuple of numpy.ndarray
         The hidden state that enters the next window.
-    last : Update or None
-        The last one made here.
     loss_first, loss_last : float or None
         In nats a character; kept over save and resume.
     gradient_errors : list of GradientError
@@ -150,7 +149,6 @@ class Trainer:
         self.cell.set_noise(None)
         self.updates = self.position = 0
         self.state = self.zero_state()
-        self.last: Update | None = None
         self.loss_first = self.loss_last = None
         self.seconds: list[float] = []
         self.gradient_errors: list[GradientError] = []
@@ -206,7 +204,7 @@ class Trainer:
         self.arena_peak_bytes = max(self.arena_peak_bytes or 0, result.stats.peak_bytes)
         if self.meter is not None and len(self.seconds) == TRACED:
             self.meter.stop()
-        self.last = Update(
+        return Update(
             number,
             result.loss,
             norm,
@@ -215,7 +213,6 @@ class Trainer:
             result.stats.peak_bytes,
             seconds,
         )
-        return self.last
 
     def measure_error(self):
         """Compare the next update's gradients with the exact ones: for reduced internal states.
@@ -308,7 +305,7 @@ class Trainer:
             "updates": self.updates,
             "loss_first": self.loss_first,
             "loss_last": self.loss_last,
-            "bits_per_char_last": None if self.loss_last is None else self.loss_last / math.log(2),
+            "bits_per_char_last": in_bits(self.loss_last),
             "budget_bytes": self.schedule.budget,
             "arena_peak_bytes": self.arena_peak_bytes,
             "measured_peak_bytes": measured,

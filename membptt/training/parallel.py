@@ -16,13 +16,13 @@ back-propagated, so there is nothing that could be sent before the end of a part
 the next part runs would save at most one of log2 N rounds where P > N, and nothing where P = N.
 """
 
-import os
 from dataclasses import replace
 
 import numpy as np
 
 from membptt.arrays import from_host, namespace, to_host
 from membptt.checks import integer
+from membptt.kernels.threads import most_stated
 
 # Set by mpirun of Open MPI, MPICH and others, and by srun.
 SIZES = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMIX_SIZE")
@@ -37,8 +37,7 @@ def communicator():
     ValueError
         If several were started and mpi4py is missing.
     """
-    known = [os.environ.get(name, "") for name in SIZES]
-    started = max([1, *(int(number) for number in known if number.isdecimal())])
+    started = most_stated(SIZES)
     if started == 1:
         return None
     try:

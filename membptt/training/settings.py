@@ -1,6 +1,5 @@
 """What a training run is made from: the settings, and the trainer that they give."""
 
-import tempfile
 from dataclasses import asdict, dataclass, fields
 
 from membptt.cells import (
@@ -200,10 +199,6 @@ class Settings:
                 f"evaluated; give at most {self.updates}"
             )
 
-    def as_dict(self):
-        """Return the settings by name."""
-        return asdict(self)
-
     def resumed(self, given, path):
         """Return these settings with those of `given` that may change.
 
@@ -230,7 +225,7 @@ class Settings:
                 )
         if "strategy" in given and "memory" not in given and given["strategy"] != self.strategy:
             given = given | {"memory": None}  # another strategy has another need
-        return Settings(**(self.as_dict() | given))
+        return Settings(**(asdict(self) | given))
 
     @classmethod
     def from_dict(cls, found, path):
@@ -277,8 +272,6 @@ def make_trainer(settings, corpus, meter=None, comm=None):
     memory = budget(settings, cell, parts.rows)
     disk = settings.disk
     if settings.strategy == "disk":
-        if disk is None and settings.backend != "cupy":
-            disk = tempfile.gettempdir()
         plan, _ = disk_schedule(
             settings.steps, memory, cell, parts.rows, disk, settings.disk_budget
         )

@@ -3,8 +3,8 @@
 import numpy as np
 
 from membptt.files import replacing
-from membptt.memory import format_bytes
 from membptt.view.chart import Axis, chart
+from membptt.view.text import amount
 
 SHOWN = 24  # rows of the table
 
@@ -18,7 +18,7 @@ def curve_table(curve):
     rows = np.unique(np.geomspace(1, len(curve.memory), SHOWN).round().astype(int)) - 1
     for row in rows.tolist():
         memory = int(curve.memory[row])
-        cells = [_amount(memory, curve.unit).rjust(10), f"{memory / curve.memory[-1]:7.2%}"]
+        cells = [amount(memory, curve.unit).rjust(10), f"{memory / curve.memory[-1]:7.2%}"]
         for name in names:
             cost = curve.forward_steps[name][row] / curve.steps
             text = "-" if np.isnan(cost) else f"{cost:.3f}"
@@ -76,7 +76,3 @@ def save_curve(curve, path, backward_ratio=2.0):
     axes.legend()
     with replacing(path, "wb") as file:
         figure.savefig(file, format="png")
-
-
-def _amount(memory, unit):
-    return format_bytes(memory) if unit == "bytes" else str(memory)

@@ -63,7 +63,7 @@ def draw(schedule):
 
 
 def _title(schedule):
-    return f"Schedule {schedule.strategy} for {schedule.steps} steps"
+    return f"Schedule {schedule.strategy} for {schedule.steps} step{'s' * (schedule.steps != 1)}"
 
 
 class _Drawing:
@@ -180,7 +180,7 @@ class _Drawing:
         budget = (
             format_bytes(schedule.budget)
             if schedule.unit == "bytes"
-            else f"{schedule.budget} units"
+            else f"{schedule.budget} unit{'s' * (schedule.budget != 1)}"
         )
         edge = self.right + MEMORY
         yield f'<text class="ink" x="{edge}" y="{TOP - 8}" text-anchor="end">in use, of {budget}'

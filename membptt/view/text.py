@@ -100,7 +100,7 @@ def lines(schedule):
             str(number),
             words(action),
             "-" if machine.working is None else f"h{machine.working}",
-            _amount(machine.used, schedule.unit),
+            amount(machine.used, schedule.unit),
             *([_digits(machine.executions)] if counted else []),
             " ".join(_state(state) for state in machine.stack) or "-",
         )
@@ -115,7 +115,7 @@ def summary(schedule):
             f"; {schedule.expanded_steps} steps in {schedule.expansions} blocks computed at once"
         )
     peak, full, budget = (
-        _amount(size, schedule.unit)
+        amount(size, schedule.unit)
         for size in (schedule.peak_bytes, schedule.full_bytes, schedule.budget)
     )
     unit = " units" if schedule.unit == "units" else ""
@@ -126,18 +126,22 @@ def summary(schedule):
             f"\ncertificate: no schedule runs fewer than {schedule.lower_bound} forward steps; "
             f"this one is at most {gap:.2%} above the least"
         )
-    saved = 100 * schedule.saved_fraction
-    digits = 1 if saved <= 99.9 else 3  # never round up to all of it
     cores = " on two cores" if schedule.lanes == 2 else ""
     return (
         f"{schedule.strategy}: {schedule.forward_steps} forward steps for {schedule.steps} steps, "
         f"{per_step:.3f} per step{blocks}\n"
         f"saved states: {peak}{unit} at most, of {budget}{unit} allowed; full BPTT {full}{unit}; "
-        f"{saved:.{digits}f}% saved\n"
+        f"{saved(schedule)} saved\n"
         f"time{cores}: {schedule.time_factor():.3f} of full BPTT's, "
         "where a backward takes two forwards"
         f"{certificate}"
     )
+
+
+def saved(schedule):
+    """Return the share of full BPTT's memory that a schedule saves, never rounded up to all."""
+    percent = 100 * schedule.saved_fraction
+    return f"{percent:.{1 if percent <= 99.9 else 3}f}%"
 
 
 def _run(start, stop):
@@ -149,7 +153,8 @@ def _state(state):
     return f"[{step}]" if internal else f"h{step}"
 
 
-def _amount(size, unit):
+def amount(size, unit):
+    """Return a size in its unit, which the reader knows."""
     return format_bytes(size) if unit == "bytes" else str(size)
 
 

@@ -21,7 +21,7 @@ from membptt.memory import format_bytes
 from membptt.schedules._emit import Meter
 from membptt.schedules.actions import BACKWARD, FREE, from_row
 from membptt.view.svg import draw
-from membptt.view.text import headings, lines, summary, words
+from membptt.view.text import headings, lines, saved, summary, words
 
 MOST_ACTIONS = 500_000  # of all strategies together; about 10 MB
 MOST_TABLED = 400  # actions that a table, and a drawing without scripts, are made of
@@ -237,14 +237,14 @@ def numbers(schedules):
                 f"{schedule.forward_steps:,}",
                 f"{schedule.forward_steps / schedule.steps:.3f}",
                 *(_amount(size, schedule.unit) for size in sizes),
-                f"{schedule.saved_fraction:.1%}",
+                saved(schedule),
                 f"{schedule.time_factor():.3f}",
             )
         )
     return html_table(heads, rows)
 
 
-def html_table(heads, rows, kind="numbers"):
+def html_table(heads, rows):
     """Return a table whose first column names the rows."""
     head = "".join(f'<th scope="col">{escape(name)}</th>' for name in heads)
     body = "\n".join(
@@ -254,7 +254,7 @@ def html_table(heads, rows, kind="numbers"):
         for first, *rest in rows
     )
     return (
-        f'<div class="scrolls"><table class="{kind}"><thead><tr>{head}</tr></thead>\n'
+        f'<div class="scrolls"><table class="numbers"><thead><tr>{head}</tr></thead>\n'
         f"<tbody>\n{body}\n</tbody></table></div>"
     )
 

@@ -145,6 +145,19 @@ def test_tokens_and_the_heads_that_come_with_it():
     assert all((mine.grads[name] == theirs.grads[name]).all() for name in theirs.grads)
 
 
+@pytest.mark.parametrize("make", [lambda: lstm()[0], grid])
+def test_strategies_whose_plan_is_measured(make):
+    cell = make()
+    inputs, head, _ = window(cell)
+    budget = 6 * cell.internal_nbytes(B)
+    for planned, _ in (
+        mb.expand_schedule(T, budget, cell, B),
+        mb.disk_schedule(T, budget, cell, B),
+    ):
+        full = mb.full_bptt(cell, inputs, head)
+        assert mb.bptt(cell, inputs, head, planned).loss == full.loss
+
+
 def test_right_gradients_pass_both_checks():
     for cell in (lstm()[0], lstm("float32", leaving=True)[0], grid(), grid(dtype="float32")):
         assert mb.check_gradients(cell).ok

@@ -1,6 +1,8 @@
 """``membptt check`` passes, and fails where a gradient is wrong."""
 
 import json
+import math
+from dataclasses import replace
 
 import pytest
 
@@ -69,3 +71,18 @@ def test_nan_is_a_failure(monkeypatch, capsys):
     words = ["--cell", "rnn", "--strategy", "full", "--backend", "numpy"]
     assert main(["check", *words]) == 1
     assert "FAIL rnn" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("place", ["loss", "grads", "state"])
+def test_no_nan_is_hidden_by_another_number(place):
+    """Wherever it is among the losses, gradients and states that are compared."""
+    model, inputs, head, state = check.problem("lstm", "numpy", "float64", 3, True)
+    full = check.full_bptt(model, inputs, head, state)
+    assert check.difference(full, full) == 0
+    if place == "loss":
+        spoilt = replace(full, loss=float("nan"))
+    elif place == "grads":
+        spoilt = replace(full, grads=full.grads | {"b_y": full.grads["b_y"] + float("nan")})
+    else:
+        spoilt = replace(full, state_grad=(full.state_grad[0], full.state_grad[1] * float("nan")))
+    assert math.isnan(check.difference(spoilt, full))

@@ -54,6 +54,19 @@ def number(word):
     return word if word.isalpha() else float(word)
 
 
+def test_a_log_that_cannot_be_begun_is_closed(tmp_path, monkeypatch):
+    opened = []
+
+    def full(self, data):
+        opened.append(self.file)
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(module.Log, "append", full)
+    with pytest.raises(OSError):
+        module.Log(str(tmp_path / "log.csv"))
+    assert opened[0].closed
+
+
 @pytest.mark.parametrize("ending", ENDINGS)
 def test_a_record_for_every_update_and_evaluation(run, tmp_path, ending):
     path = tmp_path / f"log{ending}"

@@ -99,6 +99,9 @@ def test_a_small_case_is_proved(capsys):
     assert "predicted 14, executed 14, least of all schedules 13" in people
     people = run("--steps", "6", "--memory", "4KiB", "--hidden", "9", "--batch", "3", "--prove")
     assert "on an LSTM with 9 hidden units" in people
+    price = "--strategy", "expand", "--expand-cost", "0", "0.333", "--prove"
+    people = run("--steps", "4", "--units", "5", "--alpha", "2", *price)
+    assert "predicted 4.32, executed 4.32, least of all schedules 4.32" in people
     assert "on an" not in run("--steps", "6", "--units", "6", "--alpha", "4", "--prove")
 
 

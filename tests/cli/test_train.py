@@ -354,6 +354,21 @@ def test_it_saves_once_a_minute(run, tmp_path, monkeypatch):
     assert saved == [1, 2, 3, 3]
 
 
+def test_what_is_learnt_is_saved_before_the_last_error_is_measured(run, tmp_path, monkeypatch):
+    """It takes as long as an update or two, and a Ctrl-C in it would lose all."""
+    measured, path = [], tmp_path / "state"
+
+    def interrupted(trainer, settings):
+        measured.append(path.exists())
+        if len(measured) == 2:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(train, "report_error", interrupted)
+    code, out, _ = run("--updates", "2", "--internal", "int8", "--save", str(path), "--json")
+    assert code == 130 and measured == [False, True]
+    assert json.loads(out)["updates"] == 2
+
+
 def test_a_failed_save_is_one_line_and_keeps_the_last_one(run, tmp_path, monkeypatch):
     path = tmp_path / "state"
     assert run("--updates", "1", "--save", str(path))[0] == 0

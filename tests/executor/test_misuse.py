@@ -216,6 +216,21 @@ def test_altered_schedule_files_are_one_line(tmp_path, old, new):
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize("backend", ["numpy", "cython"])
+def test_a_head_of_ones_own_needs_no_more_than_its_protocol(window, backend):
+    """`params` and `forward_backward`, as membptt.types.LossHead says."""
+
+    class Mine:
+        def __init__(self, head):
+            self.params, self.forward_backward = head.params, head.forward_backward
+
+    case = window("lstm", backend=backend)
+    schedule = mb.schedule(5, 3 * case.cell.internal_nbytes(2), cell=case.cell, batch=2)
+    for run in (mb.full_bptt, lambda *arguments: mb.bptt(*arguments, schedule)):
+        mine = run(case.cell, case.inputs, Mine(case.head))
+        assert mine.loss == pytest.approx(mb.full_bptt(*case.arguments()).loss)
+
+
 INTERRUPTED = """
 import sys
 import numpy as np
@@ -234,6 +249,33 @@ except KeyboardInterrupt:
 else:
     print("finished", flush=True)
 """
+
+
+@pytest.mark.parametrize(
+    ("strategy", "steps"), [("full", 1300), ("hsm", 100_000)], ids=["many actions", "one advance"]
+)
+def test_signals_are_served_all_the_time(strategy, steps):
+    """Also where all actions are one chunk, or one action goes over most of the sequence."""
+    cell = mb.LSTM(5, 256)
+    x = np.zeros((steps, 64), np.uint8)
+    head = mb.SoftmaxHead(256, 5).with_targets(x)
+    memory = (steps if strategy == "full" else 2) * cell.internal_nbytes(64)
+    executor = mb.Executor(cell, mb.schedule(steps, memory, strategy, cell, 64), 64)
+    served = []
+
+    def serve(number, frame):
+        served.append(number)
+        if len(served) == 3:
+            raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGALRM, serve)
+    signal.setitimer(signal.ITIMER_REAL, 0.01, 0.01)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            executor.run(x, head)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
 
 
 @pytest.mark.parametrize("strategy", ["hsm", "lookahead", "disk"])

@@ -5,6 +5,7 @@ import pytest
 
 from membptt import check_gradients
 from membptt.cells import GRU, LSTM, RNN
+from membptt.oracle.differences import GradientReport, Row
 
 
 @pytest.mark.parametrize("backend", ["numpy", "cython"])
@@ -56,6 +57,18 @@ def test_samples_limit_the_work():
     assert [row.checked for row in report.rows] == [5] * 5 and report.ok
     with pytest.raises(ValueError, match="samples is 0; give at least 1"):
         check_gradients(LSTM(3, 8), samples=0)
+
+
+def test_a_number_of_samples_may_come_as_a_float():
+    report = check_gradients(LSTM(3, 4, backend="numpy"), samples=2.0)
+    assert [row.checked for row in report.rows] == [2] * 5
+
+
+@pytest.mark.parametrize("differences", [(1e-9, np.nan), (np.nan, 1e-9)])
+def test_what_is_not_a_number_is_not_hidden(differences):
+    rows = [Row("b", (1,), 1, each, (0,), 0.0, 0.0) for each in differences]
+    report = GradientReport(tuple(rows))
+    assert np.isnan(report.max_difference) and not report.ok
 
 
 def test_the_cell_is_left_as_it_was():

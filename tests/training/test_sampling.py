@@ -1,5 +1,7 @@
 """Text from a model: what it is drawn from, and that a seed says all."""
 
+from dataclasses import asdict
+
 import numpy as np
 import pytest
 
@@ -91,7 +93,7 @@ def test_a_model_is_loaded_as_it_was(make, tmp_path, corpus, given):
     trainer = make(**given)
     trainer.update()
     path = tmp_path / "model"
-    save_checkpoint(path, Settings(hidden=8, **given).as_dict(), trainer.arrays())
+    save_checkpoint(path, asdict(Settings(hidden=8, **given)), trainer.arrays())
     cell, head, alphabet = load_model(path)
     assert alphabet == corpus.alphabet
     loaded, wanted = cell.params | head.params, trainer.cell.params | trainer.head.params
@@ -114,7 +116,7 @@ def test_a_model_is_loaded_as_it_was(make, tmp_path, corpus, given):
 )
 def test_a_file_that_contradicts_itself(make, tmp_path, change, message):
     path = tmp_path / "model"
-    settings, arrays = Settings(hidden=8).as_dict(), make().arrays()
+    settings, arrays = asdict(Settings(hidden=8)), make().arrays()
     save_checkpoint(path, settings, arrays)
     settings, arrays = load_checkpoint(path)
     change(settings, arrays)

@@ -1,8 +1,9 @@
 """The table of a schedule, line by line."""
 
 from membptt.memory import Units
-from membptt.schedules import Schedule, schedule
-from membptt.view.text import summary, table
+from membptt.schedules import Expand, Schedule, schedule
+from membptt.view.text import saved, summary, table, words
+from membptt.view.viewer import numbers
 
 
 def test_a_schedule_for_three_steps_as_people_read_it():
@@ -30,6 +31,22 @@ def test_long_schedules_leave_the_counts_out_and_stream():
     lines = table(schedule(1_000_000, Units(50), "hsm"))
     assert "runs of step" not in next(lines)
     assert next(lines).split()[:3] == ["1", "run", "steps"]
+
+
+def test_every_action_in_words():
+    made = schedule(12, Units(9, 2), "disk", interval=4)
+    said = {type(action).__name__: words(action) for action in made}
+    assert said["Store"] == "store h4 on disk" and said["Prefetch"] == "begin to read h4"
+    assert said["Fetch"] == "go back to h4 from disk" and said["Drop"] == "drop h4"
+    assert said["Advance"] == "run steps 1-4"
+    assert words(Expand(2, 5)) == "expand steps 3-5 at once"
+
+
+def test_what_is_saved_is_never_all():
+    made = schedule(60_000, Units(12), "hsm")
+    assert saved(made) == "99.980%" and "99.980% saved" in summary(made)
+    assert "99.980%" in numbers([made]) and "100" not in numbers([made])
+    assert saved(schedule(10, Units(1), "ism")) == "90.0%"
 
 
 def test_ten_runs_and_more_are_a_plus():

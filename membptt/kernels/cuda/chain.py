@@ -9,7 +9,7 @@ run of 2, 4, 8, ... steps is a graph whose arguments never change: it is capture
 length and for each side to begin on. A step that saves its internal state, or follows a restart, is
 launched on its own.
 
-Blocks. As in membptt/kernels/_chain.pyx the weight gradients are formed from blocks of steps that
+Blocks. As in membptt/kernels/_layer.pyx the weight gradients are formed from blocks of steps that
 are aligned to multiples of their length, and so are the projected inputs. Inputs come from the host
 a block at a time.
 """
