@@ -32,8 +32,9 @@ cdef enum:
     HIDDEN = 0
     INTERNAL = 1
 
-    OFTEN = 16  # actions or steps after which the clock is looked at
     STRETCH = 64  # steps of an advance at once
+    SOON = 5_000_000  # nanoseconds between two looks at the clock: more is seldom enough,
+    LATE = 50_000_000  # and less is often enough
 
 cdef enum Fault:
     NONE = 0
@@ -60,7 +61,7 @@ cdef class Machine:
     cdef Spill spill  # None without slow storage
     cdef int64_t[2] size
     cdef int64_t nbytes, used, peak, depth, forward_steps, backward_steps, expanded_steps
-    cdef int64_t unattended  # actions, and steps of a long advance, since the clock was read
+    cdef int64_t unattended, pace  # steps since the clock was read, and after how many it is
     cdef int64_t attended  # when signals were last served, in nanoseconds
     cdef int64_t place  # the working hidden state is that after step `place`; -1 after an expansion
     cdef int64_t[:, ::1] stack  # kind, step, offset
@@ -68,6 +69,7 @@ cdef class Machine:
     def __init__(self, Chain chain, hidden_nbytes, internal_nbytes, Spill spill, reserved):
         self.chain = chain
         self.spill = spill
+        self.pace = 1
         self.size[HIDDEN] = hidden_nbytes
         self.size[INTERNAL] = internal_nbytes
         self.nbytes = chain.arena_array.nbytes - reserved  # for the buffers of slow storage
@@ -181,25 +183,33 @@ cdef class Machine:
             return NOT_BUFFERED
         return NONE
 
-    cdef int attend(self, int64_t done) except -1 nogil:
-        """Serve signals, which needs the GIL and so may wait for it, 20 times a second at most."""
+    cdef int attend(self, int64_t steps) except -1 nogil:
+        """Serve signals some tens of times a second, after so many steps or actions more.
+
+        That needs the GIL, and may wait for it; and reading a clock may take as long as a step.
+        """
         cdef timespec now
-        self.unattended += done
-        if self.unattended < OFTEN:
+        cdef int64_t since
+        self.unattended += steps
+        if self.unattended < self.pace:
             return 0
-        self.unattended = 0
         clock_gettime(CLOCK_MONOTONIC, &now)
-        cdef int64_t nanoseconds = <int64_t>now.tv_sec * 1_000_000_000 + now.tv_nsec
-        if nanoseconds - self.attended > 50_000_000:
-            with gil:
-                PyErr_CheckSignals()
-            self.attended = nanoseconds
+        since = now.tv_sec * <int64_t>1_000_000_000 + now.tv_nsec - self.attended
+        if since < SOON:
+            self.pace *= 2
+            return 0
+        if since > LATE:
+            self.pace = max(1, self.pace // 2)
+        self.unattended = 0
+        self.attended += since
+        with gil:
+            PyErr_CheckSignals()
         return 0
 
     cdef int act(self, int64_t code, int64_t start, int64_t stop) except -1 nogil:
         """Execute one action; return NONE or what is wrong with it."""
         cdef int64_t at = -1
-        self.attend(1)
+        self.attend(stop - start if code <= SAVE_INTERNAL else 1)
         if code == RESTORE:
             return self.restore(start)
         if code == BACKWARD:
