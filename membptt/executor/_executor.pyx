@@ -12,8 +12,9 @@ from libc.stdint cimport int64_t
 from posix.time cimport CLOCK_MONOTONIC, clock_gettime, timespec
 
 from membptt.executor._spill cimport Spill
-from membptt.kernels._chain cimport Chain
+from membptt.kernels._chain cimport ENTERING, INITIAL, LEAVING, SAVED, Chain
 
+from membptt.executor import plain
 from membptt.schedules import actions
 
 cdef enum:
@@ -52,6 +53,8 @@ assert (ADVANCE, SAVE_HIDDEN, SAVE_INTERNAL, RESTORE, BACKWARD, FREE) == (
     actions.BACKWARD, actions.FREE)
 assert (STORE, PREFETCH, FETCH, DROP, EXPAND) == (
     actions.STORE, actions.PREFETCH, actions.FETCH, actions.DROP, actions.EXPAND)
+assert (INITIAL, SAVED, LEAVING, ENTERING) == (
+    plain.INITIAL, plain.SAVED, plain.LEAVING, plain.ENTERING)
 
 
 cdef class Machine:
@@ -112,15 +115,15 @@ cdef class Machine:
             saved = self.stack[i, 1]
             at[0] = self.stack[i, 2]
             if saved == step:
-                return 2 if self.stack[i, 0] == INTERNAL else 1  # LEAVING it, or a HIDDEN one
+                return LEAVING if self.stack[i, 0] == INTERNAL else SAVED
             if self.stack[i, 0] == INTERNAL and saved == step + 1:
-                return 3  # ENTERING
+                return ENTERING
         at[0] = 0
         if self.spill is not None:
             at[0] = self.spill.find_at(step)
             if at[0] >= 0:
-                return 1  # HIDDEN
-        return 0 if step == 0 else -1  # INITIAL
+                return SAVED
+        return INITIAL if step == 0 else -1
 
     cdef int restore(self, int64_t step) noexcept nogil:
         """Restart from the topmost state that gives the hidden state after `step`."""
@@ -177,7 +180,7 @@ cdef class Machine:
             at = self.spill.fetch_at(step)
             if at < 0:
                 return DISK_FAILED
-            self.chain._restart(1, at, step)  # HIDDEN
+            self.chain._restart(SAVED, at, step)
             self.place = step
         elif self.spill.drop_step(step) < 0:
             return NOT_BUFFERED

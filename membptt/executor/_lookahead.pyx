@@ -22,7 +22,7 @@ import numpy as np
 from cpython.exc cimport PyErr_CheckSignals
 from libc.stdint cimport int64_t
 
-from membptt.kernels._chain cimport Chain
+from membptt.kernels._chain cimport INITIAL, SAVED, Chain
 from membptt.kernels.kernels cimport team, team_close, team_help, team_new
 
 from membptt.schedules import actions
@@ -155,7 +155,7 @@ cdef class Lanes:
     cdef int sweep(self) except -1 nogil:
         """Run from the initial state to the end; keep what the segments need."""
         cdef int64_t j
-        self.chain._restart(0, 0, 0)
+        self.chain._restart(INITIAL, 0, 0)
         for j in range(self.segments, 1, -1):
             with gil:
                 PyErr_CheckSignals()
@@ -173,9 +173,9 @@ cdef class Lanes:
         """Restart at the begin of segment j, give its hidden state back, run its steps."""
         self.record(RESTORE, self.begins[j], 0)
         if j == self.segments:
-            self.chain._restart(0, 0, 0)
+            self.chain._restart(INITIAL, 0, 0)
         else:
-            self.chain._restart(1, self.kept(j) * self.hidden, self.begins[j])
+            self.chain._restart(SAVED, self.kept(j) * self.hidden, self.begins[j])
             self.record(FREE, self.begins[j], 0)
             lane_add(&self.used, -self.hidden)
         self.give_slots(j)

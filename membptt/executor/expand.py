@@ -12,7 +12,7 @@ import numpy as np
 from membptt.arrays import array_module, synchronize
 from membptt.cells import Cell
 from membptt.executor.chain import NoHead, Team, blank_inputs, make_chain
-from membptt.executor.plain import HIDDEN, INITIAL
+from membptt.executor.plain import INITIAL, SAVED
 from membptt.kernels.threads import useful_threads
 from membptt.schedules import Schedule, schedule
 from membptt.solver.expand import MOST_STEPS, ExpandCost
@@ -70,7 +70,7 @@ def measure(cell, batch):
 
     def expand(block):
         for start in range(0, steps, block):
-            source = (HIDDEN, at + (start - 1) * hidden) if start else (INITIAL, 0)
+            source = (SAVED, at + (start - 1) * hidden) if start else (INITIAL, 0)
             chain.expand(start, start + block, *source, at + start * hidden, start * internal)
         synchronize(xp)
 

@@ -15,7 +15,7 @@ from membptt.arrays import array_module, synchronize
 from membptt.executor.chain import NoHead, Team, blank_inputs, make_chain
 from membptt.executor.executor import Executor
 from membptt.executor.expand import expand_schedule
-from membptt.executor.plain import HIDDEN
+from membptt.executor.plain import SAVED
 from membptt.kernels.threads import useful_threads
 from membptt.schedules import actions
 from membptt.schedules.schedule import Schedule, schedule
@@ -195,7 +195,7 @@ class Stopwatch:
             run = time.perf_counter() - began
             forward = timed(lambda t: chain.forward(t, t + 1), range(steps))
             save = timed(lambda t: chain.save_hidden(t * size), range(steps))
-            restore = timed(lambda t: chain.restart(HIDDEN, t * size), range(steps))
+            restore = timed(lambda t: chain.restart(SAVED, t * size), range(steps))
             chain.restart(0)
             saving = timed(lambda t: chain.forward(t, t + 1, t * size), range(steps))
             backward = timed(lambda t: chain.backward(t, (t - 1) * size), range(steps, 0, -1))

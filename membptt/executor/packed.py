@@ -10,7 +10,7 @@ Rows stand in the order of falling length, so the live ones are always the first
 from itertools import accumulate
 
 from membptt.arrays import from_host
-from membptt.executor.plain import HIDDEN, PlainChain, views
+from membptt.executor.plain import SAVED, PlainChain, views
 
 
 class PackedChain(PlainChain):
@@ -63,7 +63,7 @@ class PackedChain(PlainChain):
             if step == start + 1:
                 self.restart(source, at, start)
             else:
-                self.restart(HIDDEN, hidden_at + hidden[step - 2] - hidden[start], step - 1)
+                self.restart(SAVED, hidden_at + hidden[step - 2] - hidden[start], step - 1)
             self.forward(step - 1, step, internal_at + internal[step - 1] - internal[start])
 
     def backward(self, step, at):

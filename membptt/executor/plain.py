@@ -27,7 +27,7 @@ from membptt.memory import Ledger
 
 # Where `restart` takes the working hidden state from.
 INITIAL = 0
-HIDDEN = 1
+SAVED = 1  # a hidden state in the arena
 LEAVING = 2  # an internal state: the hidden state after its step
 ENTERING = 3  # an internal state: the hidden state before its step
 
@@ -174,7 +174,7 @@ class PlainChain:
             if step == start + 1:
                 self.restart(source, at, start)
             else:
-                self.restart(HIDDEN, hidden_at + (step - start - 2) * hidden, step - 1)
+                self.restart(SAVED, hidden_at + (step - start - 2) * hidden, step - 1)
             self.forward(step - 1, step, internal_at + (step - start - 1) * internal)
 
     def backward(self, step, at):

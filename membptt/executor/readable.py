@@ -8,8 +8,7 @@ out of order, is an error.
 import numpy as np
 
 from membptt.executor.arena import HIDDEN, INTERNAL
-from membptt.executor.plain import ENTERING, INITIAL, LEAVING
-from membptt.executor.plain import HIDDEN as SAVED
+from membptt.executor.plain import ENTERING, INITIAL, LEAVING, SAVED
 from membptt.schedules.actions import (
     Advance,
     AdvanceSaveHidden,

@@ -4,6 +4,14 @@ from membptt.kernels._sums cimport Sums
 from membptt.kernels.kernels cimport team
 
 
+cdef enum Source:
+    # Where `restart` takes the working hidden state from (membptt.executor.plain has the same).
+    INITIAL = 0
+    SAVED = 1  # a hidden state in the arena
+    LEAVING = 2  # an internal state: the hidden state after its step
+    ENTERING = 3  # an internal state: the hidden state before its step
+
+
 cdef class Chain:
     cdef readonly long steps, batch
     cdef Live live  # which rows run at a step

@@ -80,7 +80,7 @@ cdef class Chain:
                 self._restart(source, at, start)
             else:
                 self._restart(
-                    1,  # HIDDEN
+                    SAVED,
                     hidden_at + self.hidden_row * self.live.rows_between(start + 1, step - 1),
                     step - 1)
             self._forward(

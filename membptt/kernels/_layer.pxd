@@ -6,14 +6,6 @@ from membptt.kernels._steps cimport Steps
 from membptt.kernels.kernels cimport membptt_kernels
 
 
-cdef enum Source:
-    # Where `restart` takes the working hidden state from (membptt.executor.plain has the same).
-    INITIAL = 0
-    HIDDEN = 1
-    LEAVING = 2  # an internal state: the hidden state after its step
-    ENTERING = 3  # an internal state: the hidden state before its step
-
-
 cdef class Layer(Chain):
     cdef const membptt_kernels *k
     cdef readonly long hidden_size, input_size

@@ -15,6 +15,7 @@ import numpy as np
 from libc.stdint cimport int64_t
 from libc.string cimport memcpy, memmove, memset
 
+from membptt.kernels._chain cimport INITIAL, LEAVING
 from membptt.kernels._head cimport CompiledHead, Head, PythonHead
 from membptt.kernels._kernels cimport select
 from membptt.kernels._live cimport Live

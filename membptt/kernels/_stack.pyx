@@ -7,7 +7,8 @@ layers' states side by side, the top layer's first.
 
 from libc.string cimport memcpy
 
-from membptt.kernels._layer cimport HIDDEN, INITIAL, LEAVING, Layer
+from membptt.kernels._chain cimport INITIAL, LEAVING, SAVED
+from membptt.kernels._layer cimport Layer
 from membptt.kernels._live cimport Live
 from membptt.kernels._room cimport Room
 
@@ -102,7 +103,7 @@ cdef class StackChain(Chain):
         cdef long i, begin, rows = self.live.rows(place + (source != LEAVING))
         for i in range(self.count):
             # The state that entered a step is the first part of each layer's internal state.
-            begin = rows * (self.hidden_at[i] if source == HIDDEN else self.internal_at[i])
+            begin = rows * (self.hidden_at[i] if source == SAVED else self.internal_at[i])
             (<Layer>self.pointers[i])._restart(
                 source, 0 if source == INITIAL else at + begin, place)
 
@@ -158,7 +159,7 @@ cdef class StackChain(Chain):
         while end > start:
             begin = (<Layer>self.pointers[0]).expand_from(start, end)
             for i in range(self.count):
-                begin_at = rows * (self.hidden_at[i] if source == HIDDEN else self.internal_at[i])
+                begin_at = rows * (self.hidden_at[i] if source == SAVED else self.internal_at[i])
                 (<Layer>self.pointers[i]).gather(
                     start, begin, end, source, at + begin_at,
                     hidden_at + self.hidden_at[i] * rows, hidden)

@@ -20,7 +20,6 @@ Everything is whole numbers, times 16. The bound is proven; how far a schedule i
 gap.
 """
 
-from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
@@ -57,7 +56,7 @@ class Conjugates:
         best = NEVER
         while True:
             slope = slopes[-1] + PER_UNIT
-            A, B = self._next(slope[:, None] - PER_UNIT, free[-1], held[-1], units)
+            A, B = self._next(slope - PER_UNIT, free[-1], held[-1], units)
             slopes.append(slope)
             free.append(A)
             held.append(B)
@@ -72,11 +71,9 @@ class Conjugates:
         """Return A* and B* one unit of slope further; `less` is s - 1."""
         a, b = self.a, self.b
         A, B = np.full_like(A_before, NEVER), np.full_like(B_before, NEVER)
-        less = less[:, 0]
         for m in range(b, units + 1):
             whole = less + np.maximum(A[:, m - b], 0)
-            held = whole
-            held = np.maximum(held, B_before[:, m] + B[:, m - a])
+            held = np.maximum(whole, B_before[:, m] + B[:, m - a])
             if m >= a + b:
                 both = less + np.maximum(B_before[:, m], 0) + np.maximum(A[:, m - a - b], 0)
                 held = np.maximum(held, both)
@@ -117,14 +114,21 @@ class Conjugates:
 
 
 class NearOptimalRule(_solver.LongRule):
-    """Splits by the exact tables up to `EXACT` steps, and by the bounds above."""
+    """Splits chains of more than `EXACT` steps by the bounds, and by the exact tables below that.
+
+    Attributes
+    ----------
+    lower : int
+        No schedule within the budget runs fewer forward steps.
+    """
 
     def __init__(self, steps, units, a, b):
-        super().__init__(min(steps, EXACT), units, a, b)
-        if steps > EXACT:
-            # What is cached is not this rule's own: its tables would wait for the collector.
-            conjugates = Conjugates(steps, units, a, b)
-            self.split_long = lru_cache(maxsize=None)(conjugates.split)
+        super().__init__(EXACT, units, a, b)
+        conjugates = Conjugates(steps, units, a, b)
+        bound = int(conjugates.below(False, units, np.array([steps]))[0])
+        self.lower = max(steps, -(-bound // PER_UNIT))
+        # What is cached is not this rule's own: its tables would wait for the collector.
+        self.split_long = lru_cache(maxsize=None)(conjugates.split)
 
     def cost(self, steps):
         """Return the forward steps that the whole chain takes with these splits."""
@@ -155,32 +159,3 @@ def _least(function, first, last):
             middle = places[len(places) // 2]
             return int(values[middle]), int(y[middle])
         first, last = int(y[max(places[0] - 1, 0)]), int(y[min(places[-1] + 1, len(y) - 1)])
-
-
-def near_optimal(steps, units, a, b):
-    """Return a rule for a chain of any length, and its `Certificate`."""
-    rule = NearOptimalRule(steps, units, a, b)
-    return rule, Certificate(lower_bound(steps, units, a, b), rule.cost(steps))
-
-
-@dataclass(frozen=True)
-class Certificate:
-    """How good a plan is at worst.
-
-    Attributes
-    ----------
-    lower : int
-        No schedule within the budget runs fewer forward steps.
-    upper : int
-        What the plan runs.
-    """
-
-    lower: int
-    upper: int
-
-
-def lower_bound(steps, units, a, b):
-    """Return a number of forward steps that no schedule of the chain goes below."""
-    conjugates = Conjugates(steps, units, a, b)
-    bound = int(conjugates.below(False, units, np.array([steps]))[0])
-    return max(steps, -(-bound // PER_UNIT))

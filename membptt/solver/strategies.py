@@ -15,7 +15,7 @@ import numpy as np
 from membptt.checks import integer
 from membptt.memory import format_bytes
 from membptt.solver import _expand, _solver
-from membptt.solver.bounds import EXACT, near_optimal
+from membptt.solver.bounds import EXACT, NearOptimalRule
 from membptt.solver.disk import Intervals, inner_budget, shortest_interval
 from membptt.solver.expand import ExpandCost
 from membptt.solver.lookahead import least_budget, lookahead
@@ -277,8 +277,8 @@ class NearOptimal(Optimal):
             return super().plan(steps, units, sizes)
         units = min(units, steps * b)
         check_tables(self.name, EXACT, units, tables=2)
-        rule, certificate = near_optimal(steps, units, a, b)
-        return Plan(rule, certificate.upper, certificate.lower)
+        rule = NearOptimalRule(steps, units, a, b)
+        return Plan(rule, rule.cost(steps), rule.lower)
 
     def costs(self, steps, units, sizes):
         """Return the cost for each number of units; beyond 2000 steps, plan by plan."""

@@ -23,9 +23,7 @@ from membptt.kernels.cuda.device import CudaDevice
 
 # Where `restart` takes the working hidden state from (membptt.executor.plain has the same).
 INITIAL = 0
-HIDDEN = 1
 LEAVING = 2  # an internal state: the hidden state after its step
-ENTERING = 3  # an internal state: the hidden state before its step
 
 CELLS = (RNN, LSTM, GRU)
 HEADS = ("softmax", "squared_error")
