@@ -212,6 +212,7 @@ cdef class Meter:
     cdef readonly int64_t rows, forward_steps, expansions, expanded_steps, peak
     cdef int64_t held, hidden, internal
     cdef int64_t[::1] saved  # the steps of the hidden states that are saved, the latest last
+    cdef int64_t[::1] above  # [depth]: internal states on top of so many hidden ones
     cdef int64_t depth
 
     def __init__(self, int64_t hidden, int64_t internal):
@@ -219,6 +220,7 @@ cdef class Meter:
         self.rows = self.forward_steps = self.expansions = self.expanded_steps = 0
         self.peak = self.held = self.depth = 0
         self.saved = np.empty(64, np.int64)
+        self.above = np.zeros(65, np.int64)
 
     def feed(self, const int64_t[:, :] chunk, int64_t[:] used=None):
         """Count the rows of `chunk` in; write the memory held after each to `used`, if given."""
@@ -230,9 +232,9 @@ cdef class Meter:
             if code == SAVE_HIDDEN:
                 self.save(chunk[i, 2])
             elif code == SAVE_INTERNAL:
-                self.held += self.internal
+                self.stack_internal(1)
             elif code == FREE and chunk[i, 2]:
-                self.held -= self.internal
+                self.stack_internal(-1)
             elif code == FREE:
                 self.give_back(1)
             elif code == EXPAND:
@@ -245,20 +247,30 @@ cdef class Meter:
     cdef int save(self, int64_t step) except -1:
         if self.depth == self.saved.shape[0]:
             self.saved = np.concatenate([self.saved, np.empty_like(self.saved)])
+            self.above = np.concatenate([self.above, np.empty_like(self.above)])
         self.saved[self.depth] = step
         self.depth += 1
+        self.above[self.depth] = 0
         self.held += self.hidden
         return 0
 
+    cdef void stack_internal(self, int64_t count) noexcept:
+        self.above[self.depth] = max(0, self.above[self.depth] + count)
+        self.held += count * self.internal
+
     cdef void give_back(self, int64_t count) noexcept:
-        self.depth -= count
+        # Two lanes give back in another order, and what breaks the rules is not refused here.
+        self.depth = max(0, self.depth - count)
         self.held -= count * self.hidden
 
     cdef void expand(self, int64_t start, int64_t stop) noexcept:
-        """The hidden states before the block's steps make way for its internal states."""
+        """The hidden states before the block's steps make way for its internal states.
+
+        The one before the block stays where an internal state lies on it: its room is not on top.
+        """
         self.expansions += 1
         self.expanded_steps += stop - start
-        self.give_back(stop - start - 1)
-        if self.depth and self.saved[self.depth - 1] == start:
+        self.give_back(max(0, stop - start - 1))
+        if self.depth and not self.above[self.depth] and self.saved[self.depth - 1] == start:
             self.give_back(1)
-        self.held += (stop - start) * self.internal
+        self.stack_internal(stop - start)

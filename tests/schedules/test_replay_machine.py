@@ -28,6 +28,7 @@ from membptt.schedules import (
     Restore,
     replay,
 )
+from membptt.schedules._emit import Meter
 from membptt.schedules.replay import Machine
 from membptt.solver import STRATEGIES
 
@@ -217,3 +218,29 @@ def test_a_planned_schedule_with_one_change_is_refused(strategy):
         with pytest.raises(ReplayError, match="above the budget"):
             replay(plan, steps, plan.hidden, plan.internal, plan.peak_bytes - 1, *sizes[3:])
     assert tried > 100
+
+
+def test_a_hidden_state_under_an_internal_one_is_not_on_top():
+    """What a block begins with keeps its room there; it was counted as given back."""
+    actions = [
+        AdvanceSaveHidden(0, 1), AdvanceSaveInternal(1, 3), Backward(3), Expand(1, 2),
+        Backward(2), Free(2, True), Free(3, True), Free(1, False),
+        Restore(0), AdvanceSaveInternal(0, 1), Backward(1), Free(1, True),
+    ]  # fmt: skip
+    planned = mb.Schedule.from_actions(actions, 3, HIDDEN, INTERNAL, "units")
+    assert planned.peak_bytes == planned.replay().peak == HIDDEN + 2 * INTERNAL
+    cell = mb.RNN(3, 4)
+    x = np.zeros((3, 1), np.uint8)
+    head = mb.SoftmaxHead(4, 3).with_targets(x)
+    assert mb.bptt(cell, x, head, planned).loss == mb.full_bptt(cell, x, head).loss
+
+
+def test_counting_what_breaks_the_rules_stays_in_its_place():
+    """The counts of such rows mean nothing, but memory beside the counter's is left alone."""
+    for rows in (
+        [(5, 1, 0)] * 100 + [(1, 0, 1)] * 200,
+        [(10, 900, 1), (10, 1, 900), (1, 0, 1), (5, 1, 1), (2, 0, 1)] * 50,
+    ):
+        meter = Meter(HIDDEN, INTERNAL)
+        meter.feed(np.array(rows, np.int64))
+        assert meter.rows == len(rows)
