@@ -7,6 +7,7 @@ import membptt as mb
 from membptt.executor import _executor, plain, readable
 from membptt.executor.arena import Arena
 from membptt.executor.chain import make_chain
+from membptt.kernels.cuda import chain as cuda
 from membptt.schedules import actions
 
 BACKENDS = ["numpy", "cython"]
@@ -259,4 +260,6 @@ def test_an_exception_in_a_head_comes_through(window, backend):
 
 
 def test_sources_have_the_same_numbers_in_both_chains():
-    assert (plain.INITIAL, plain.HIDDEN, plain.LEAVING, plain.ENTERING) == (0, 1, 2, 3)
+    """As the compiled executor asserts of the compiled chains'."""
+    assert (plain.INITIAL, plain.SAVED, plain.LEAVING, plain.ENTERING) == (0, 1, 2, 3)
+    assert (cuda.INITIAL, cuda.LEAVING) == (plain.INITIAL, plain.LEAVING)
