@@ -10,6 +10,7 @@ import tempfile
 import numpy as np
 import pytest
 import standin
+from handles import handles, handles_once
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -26,14 +27,6 @@ from membptt.executor._spill import Spill
 from membptt.executor.tier import HostTier
 
 END = 16  # of a record: its step and its checksum
-
-
-def threads():
-    return len(os.listdir("/proc/self/task"))
-
-
-def descriptors():
-    return len(os.listdir("/proc/self/fd"))
 
 
 class Tiers(RuleBasedStateMachine):
@@ -56,7 +49,7 @@ class Tiers(RuleBasedStateMachine):
         self.sizes = records * interval + 1, interval, nbytes
         self.rest = self.random.bytes(37)  # what else is in the arena
         self.make_arena(self.rest + bytes(buffers * nbytes))
-        self.before = threads(), descriptors()
+        self.before = handles()
         self.open()
 
     def open(self):
@@ -145,7 +138,7 @@ class Tiers(RuleBasedStateMachine):
         self.nothing_is_left()
 
     def nothing_is_left(self):
-        assert (threads(), descriptors()) == self.before
+        assert handles_once(self.before) == self.before
 
     def teardown(self):
         if hasattr(self, "tier"):
@@ -260,11 +253,11 @@ def test_what_comes_back_is_what_went_out(machine):
 
 
 def test_a_tier_that_is_only_dropped_or_never_made_leaves_nothing(monkeypatch, tmp_path):
-    arena, before = np.zeros(64, np.uint8), (threads(), descriptors())
+    arena, before = np.zeros(64, np.uint8), handles()
     tier = Spill(tmp_path, 10, 2, 8, arena, 2)
-    assert (threads(), descriptors()) == (before[0] + 1, before[1] + 1)
+    assert handles() == (before[0] + 1, before[1] + 1)
     del tier
-    assert (threads(), descriptors()) == before
+    assert handles_once(before) == before
 
     def no_room(folder, nbytes):
         raise ValueError("no room")
@@ -275,4 +268,4 @@ def test_a_tier_that_is_only_dropped_or_never_made_leaves_nothing(monkeypatch, t
     with pytest.raises(AttributeError):
         Spill(tmp_path, 10, 2, 8, None, 2)
     os.fstat(0)  # standard input was not taken for the file
-    assert (threads(), descriptors()) == before
+    assert handles_once(before) == before
