@@ -35,9 +35,9 @@ assert doctest.testmod(membptt).failed == 0
 
 
 def run(*command, **options):
-    """Run a command, shown first; end with its status if it fails."""
+    """Return what a command did, shown first; raise CalledProcessError if it fails."""
     print("+", *command, flush=True)
-    subprocess.run([str(part) for part in command], check=True, **options)
+    return subprocess.run([str(part) for part in command], check=True, **options)
 
 
 def pythons():

@@ -17,7 +17,8 @@ import tempfile
 from html import escape
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[1]
+from release import ROOT, run
+
 RELEASE = re.compile(r"v(\d+)\.(\d+)\.(\d+)$")
 LATEST = "latest"  # the folder of this tree's pages
 INDEX = """<!doctype html>
@@ -32,12 +33,6 @@ INDEX = """<!doctype html>
 </ul>
 </html>
 """
-
-
-def run(*command, **options):
-    """Run a command, shown first; end with its status if it fails."""
-    print("+", *command, flush=True)
-    return subprocess.run([str(part) for part in command], check=True, **options)
 
 
 def releases(tags):

@@ -55,7 +55,8 @@ class Lengths:
             numbers = list(lengths)
         except TypeError:
             raise TypeError(
-                f"{name} are {lengths!r}; give a list or an array of whole numbers, one a row"
+                f"{name} are {lengths!r}; give a list or an array of whole numbers, one for each "
+                "row"
             ) from None
         if not numbers:
             raise ValueError(f"{name} are empty; give one for each row")

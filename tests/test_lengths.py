@@ -33,7 +33,7 @@ def test_sizes_are_those_of_the_rows_that_go_on_and_of_those_that_ran():
 @pytest.mark.parametrize(
     "lengths, error, words",
     [
-        (5, TypeError, "lengths are 5; give a list or an array of whole numbers, one a row"),
+        (5, TypeError, "lengths are 5; give a list or an array of whole numbers, one for each row"),
         (iter([7, 3, 1]), TypeError, "lengths are <list_iterator .*; give a list or an array"),
         ({7, 3, 1}, TypeError, "lengths are .*; give a list or an array"),
         ({7: 1, 3: 1, 1: 1}, TypeError, "lengths are .*; give a list or an array"),

@@ -20,12 +20,14 @@ cdef enum:
 def spill_file(folder, nbytes):
     """Return a descriptor of a nameless file in `folder` with `nbytes` reserved.
 
+    None is the folder of the system for temporary files.
+
     Raises
     ------
     ValueError
         If the folder is missing, not a folder, not writable, or has too little room.
     """
-    folder = os.fspath(folder)
+    folder = tempfile.gettempdir() if folder is None else os.fspath(folder)
     try:
         fd = _nameless(folder)
         try:
@@ -65,8 +67,8 @@ cdef class Spill:
 
     Parameters
     ----------
-    folder : path
-        Where the file goes.
+    folder : path or None
+        Where the file goes, as for `spill_file`.
     steps, interval : int
         A state is stored after each multiple of `interval` steps.
     nbytes : int

@@ -5,7 +5,6 @@ waited for or the disk would hold too much: see membptt.solver.disk.
 """
 
 import os
-import tempfile
 import time
 from dataclasses import dataclass
 
@@ -61,8 +60,6 @@ def measure(cell, batch, folder):
     """
     if cell.backend == "cupy":
         return DiskSpeed(forward_seconds(cell, batch), *host_rates(array_module("cupy")))
-    if folder is None:
-        folder = tempfile.gettempdir()
     return DiskSpeed(forward_seconds(cell, batch), *folder_rates(folder), latency(folder))
 
 

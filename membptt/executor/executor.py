@@ -5,7 +5,6 @@ membptt.executor._executor. Both drive a chain (see membptt.executor.plain) over
 record what really ran, one row an action: code, start, stop, bytes in use.
 """
 
-import tempfile
 import threading
 import time
 
@@ -236,7 +235,7 @@ class Executor:
                 self.chain.stream,
             )
         return Spill(
-            tempfile.gettempdir() if self.disk is None else self.disk,
+            self.disk,
             self.schedule.steps,
             self.schedule.intervals.interval,
             self.arena.sizes[0],

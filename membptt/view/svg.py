@@ -12,7 +12,6 @@ light or dark mode.
 
 from html import escape
 
-from membptt.memory import format_bytes
 from membptt.schedules.actions import (
     Advance,
     AdvanceSaveHidden,
@@ -22,7 +21,7 @@ from membptt.schedules.actions import (
     Fetch,
     Restore,
 )
-from membptt.view.text import summary
+from membptt.view.text import quantity, summary, title
 
 MOST_ACTIONS = 20_000  # a larger drawing opens in no browser
 
@@ -60,10 +59,6 @@ def draw(schedule):
             "steps"
         )
     return _Drawing(schedule).text()
-
-
-def _title(schedule):
-    return f"Schedule {schedule.strategy} for {schedule.steps} step{'s' * (schedule.steps != 1)}"
 
 
 class _Drawing:
@@ -174,14 +169,10 @@ class _Drawing:
             x = self.x(step)
             yield f'<path class="faint" d="M{x:.1f} {TOP}V{bottom:.1f}"/>'
             yield f'<text class="ink" x="{x:.1f}" y="{TOP - 8}" text-anchor="middle">{step}</text>'
-        yield f'<text class="ink" x="{LEFT}" y="14">{escape(_title(schedule))}: '
+        yield f'<text class="ink" x="{LEFT}" y="14">{escape(title([schedule]))}: '
         alpha = schedule.internal / schedule.hidden
         yield f"{schedule.forward_steps} forward steps, α = {alpha:g}, time downwards</text>"
-        budget = (
-            format_bytes(schedule.budget)
-            if schedule.unit == "bytes"
-            else f"{schedule.budget} unit{'s' * (schedule.budget != 1)}"
-        )
+        budget = quantity(schedule.budget, schedule.unit)
         edge = self.right + MEMORY
         yield f'<text class="ink" x="{edge}" y="{TOP - 8}" text-anchor="end">in use, of {budget}'
         yield f'</text><path class="budget" d="M{edge:.1f} {TOP}V{bottom:.1f}"/>'
@@ -212,7 +203,7 @@ class _Drawing:
         parts = [
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} {height:.0f}" '
             f'width="{width:.0f}" role="img" stroke-width="1.5">',
-            f"<title>{escape(_title(self.schedule))}</title>",
+            f"<title>{escape(title([self.schedule]))}</title>",
             f"<desc>{escape(summary(self.schedule))}</desc>",
             f"<style>{STYLE}</style>",
             *self._frame(),

@@ -106,6 +106,14 @@ def lines(schedule):
         )
 
 
+def title(schedules):
+    """Return what a page or a drawing of the schedules is called."""
+    names = ", ".join(schedule.strategy for schedule in schedules)
+    steps = schedules[0].steps
+    word = "step" if steps == 1 else "steps"
+    return f"{'Schedules' if len(schedules) > 1 else 'Schedule'} {names} for {steps} {word}"
+
+
 def summary(schedule):
     """Return the lines that say what a schedule costs and saves."""
     per_step = schedule.forward_steps / schedule.steps
@@ -154,8 +162,13 @@ def _state(state):
 
 
 def amount(size, unit):
-    """Return a size in its unit, which the reader knows."""
+    """Return a size; the reader knows where units are meant."""
     return format_bytes(size) if unit == "bytes" else str(size)
+
+
+def quantity(size, unit):
+    """Return a size with its unit."""
+    return format_bytes(size) if unit == "bytes" else f"{size} unit{'s' * (size != 1)}"
 
 
 def _digits(executions):

@@ -17,11 +17,10 @@ from importlib import resources
 import numpy as np
 
 from membptt.files import replacing
-from membptt.memory import format_bytes
 from membptt.schedules._emit import Meter
 from membptt.schedules.actions import BACKWARD, FREE, from_row
 from membptt.view.svg import draw
-from membptt.view.text import headings, lines, saved, summary, words
+from membptt.view.text import headings, lines, quantity, saved, summary, title, words
 
 MOST_ACTIONS = 500_000  # of all strategies together; about 10 MB
 MOST_TABLED = 400  # actions that a table, and a drawing without scripts, are made of
@@ -198,18 +197,10 @@ def check(schedules):
         )
 
 
-def title(schedules):
-    """Return what the page is called."""
-    names = ", ".join(schedule.strategy for schedule in schedules)
-    steps = schedules[0].steps
-    word = "step" if steps == 1 else "steps"
-    return f"{'Schedules' if len(schedules) > 1 else 'Schedule'} {names} for {steps} {word}"
-
-
 def about(schedule, cell, batch, command):
     """Return what the page is made from, as a paragraph: sizes, cell and command."""
     sizes = schedule.hidden, schedule.internal
-    hidden, internal = (_amount(size, schedule.unit) for size in sizes)
+    hidden, internal = (quantity(size, schedule.unit) for size in sizes)
     parts = [
         f"α = {schedule.internal / schedule.hidden:g}: a hidden state takes {hidden}, an internal "
         f"state {internal}."
@@ -236,7 +227,7 @@ def numbers(schedules):
                 schedule.strategy,
                 f"{schedule.forward_steps:,}",
                 f"{schedule.forward_steps / schedule.steps:.3f}",
-                *(_amount(size, schedule.unit) for size in sizes),
+                *(quantity(size, schedule.unit) for size in sizes),
                 saved(schedule),
                 f"{schedule.time_factor():.3f}",
             )
@@ -312,10 +303,6 @@ def _lanes(rows):
 
 def _words(row):
     return f'"{words(from_row(*row.tolist()))}"'
-
-
-def _amount(size, unit):
-    return format_bytes(size) if unit == "bytes" else f"{size} unit{'s' * (size != 1)}"
 
 
 def _file(kind):

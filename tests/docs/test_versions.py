@@ -11,8 +11,9 @@ SCRIPT = Path(__file__).parents[2] / ".ci" / "versions.py"
 pytestmark = pytest.mark.skipif(not SCRIPT.exists(), reason="no .ci beside the tests")
 
 
-@pytest.fixture(scope="module")
-def script():
+@pytest.fixture
+def script(monkeypatch):
+    monkeypatch.syspath_prepend(SCRIPT.parent)
     return runpy.run_path(str(SCRIPT))
 
 
