@@ -7,7 +7,6 @@ bytes with a cell, and 1 and alpha without.
 """
 
 from dataclasses import dataclass
-from functools import lru_cache
 from math import comb, gcd, isqrt
 
 import numpy as np
@@ -363,11 +362,12 @@ class ChenRecursive(Strategy):
 
     def least_budget(self, steps, sizes):
         """Return the room for one hidden state per level and one internal state."""
-        return _halving_peak(steps, False, sizes)
+        one = {(1, False): sizes.internal, (1, True): max(sizes.hidden, sizes.internal)}
+        return _halving_peak(steps, False, sizes, one)
 
     def plan(self, steps, units, sizes):
         """Return the plan; more units than the least change nothing."""
-        return Plan(_solver.HalvingRule(), _halving_cost(steps))
+        return Plan(_solver.HalvingRule(), _halving_cost(steps, {1: 1}))
 
 
 class Lookahead(Strategy):
@@ -454,23 +454,22 @@ def _uniform_peaks(steps, sizes, segments=None):
     )
 
 
-@lru_cache(maxsize=256)
-def _halving_cost(t):
-    """Return F(t) of `ChenRecursive`; there are two lengths per level."""
-    if t == 1:
-        return 1
-    y = (t + 1) // 2
-    return y + _halving_cost(y) + _halving_cost(t - y)
+def _halving_cost(t, known):
+    """Return F(t) of `ChenRecursive`; there are two lengths per level, `known` keeps them."""
+    if t not in known:
+        y = (t + 1) // 2
+        known[t] = y + _halving_cost(y, known) + _halving_cost(t - y, known)
+    return known[t]
 
 
-@lru_cache(maxsize=256)
-def _halving_peak(t, held, sizes):
+def _halving_peak(t, held, sizes, known):
     """Return the most that `ChenRecursive` saves for `t` steps, a held start included."""
-    start = sizes.hidden if held else 0
-    if t == 1:
-        return max(start, sizes.internal)
-    y = (t + 1) // 2
-    return max(start + _halving_peak(t - y, True, sizes), _halving_peak(y, held, sizes))
+    if (t, held) not in known:
+        start = sizes.hidden if held else 0
+        y = (t + 1) // 2
+        right = _halving_peak(t - y, True, sizes, known)
+        known[t, held] = max(start + right, _halving_peak(y, held, sizes, known))
+    return known[t, held]
 
 
 STRATEGIES = {
