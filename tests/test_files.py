@@ -9,6 +9,7 @@ import threading
 from pathlib import Path
 
 import pytest
+from handles import handles
 
 import membptt as mb
 from membptt import files
@@ -138,3 +139,11 @@ def test_a_log_is_cut_and_grows_where_it_stands(tmp_path):
     with files.appending(path, 8) as file:
         file.write(b"three\n")
         assert path.read_text() == "one\ntwo\nthree\n"  # before it is closed
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no /dev/full")
+def test_a_log_that_cannot_be_cut_is_closed():
+    before = handles()
+    with pytest.raises(OSError):
+        files.appending("/dev/full", 8)
+    assert handles() == before

@@ -9,7 +9,7 @@ the cheapest is taken:
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import inf
 from typing import ClassVar, NamedTuple
 
@@ -40,7 +40,7 @@ EXACT_STEPS = 128  # longer chains take the recurrence more than a fraction of a
 MOST_STEPS = 2**22  # what is kept of every step is then a gigabyte, and planned in half a minute
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class PackedSchedule:
     """The plan for a batch whose rows have these lengths; `packed_schedule` makes it.
 
@@ -59,11 +59,11 @@ class PackedSchedule:
         What they do.
     """
 
-    lengths: Lengths
+    lengths: Lengths = field(hash=False)
     hidden: tuple[int, ...]
     internal: tuple[int, ...]
     budget: int
-    plan: "Schedule | ChainSchedule | Patchwork"
+    plan: "Schedule | ChainSchedule | Patchwork" = field(compare=False)  # follows from the others
     counts: "Counts"
 
     # What the executor asks of a schedule.

@@ -289,9 +289,9 @@ class Schedule:
         )
 
     def __reduce__(self):
-        """Copy and pickle as what it is planned from: rules live in compiled code."""
+        """Copy and pickle as actions, or as what it is planned from: rules are compiled code."""
         if self._rows is not None:
-            return object.__reduce_ex__(self, 2)
+            return object.__new__, (type(self),), self.__dict__
         interval = None if self.intervals is None else self.intervals.interval
         planned_as = "full" if isinstance(self._rule, FullRule) else self.strategy
         sizes = Sizes(self.hidden, self.internal)

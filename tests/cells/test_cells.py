@@ -71,6 +71,38 @@ def test_the_seed_gives_the_parameters():
     for name in first.params:
         assert (first.params[name] == again.params[name]).all()
         assert (first.params[name] != other.params[name]).any()
+    assert (LSTM(3, 4).params["W_x"] == LSTM(3, 4, seed=0).params["W_x"]).all()
+
+
+def test_parameters_are_uniform_up_to_one_by_the_root_of_the_size():
+    drawn = np.concatenate([each.ravel() for each in LSTM(50, 64, "float64").params.values()])
+    assert 0.999 / 8 < drawn.max() < 1 / 8 and -1 / 8 < drawn.min() < -0.999 / 8
+    assert abs(drawn.mean()) < 0.003
+
+
+@pytest.mark.parametrize("kind", [RNN, LSTM, GRU])
+def test_a_subclass_advances_as_it_says(kind):
+    """By a forward step of its own; without one as the class above, which may be faster."""
+
+    class Silent(kind):
+        def forward_step(self, x, state):
+            state, internal = super().forward_step(x, state)
+            return tuple(0 * array for array in state), internal
+
+    class Same(kind):
+        pass
+
+    x, state = np.ones((2, 3), np.float32), kind(3, 4).zero_state(2)
+    assert not any(array.any() for array in Silent(3, 4).advance(x, state))
+    assert all(array.any() for array in Same(3, 4).advance(x, state))
+    assert Same.advance is kind.advance
+
+
+@pytest.mark.parametrize("kind", [RNN, LSTM, GRU])
+def test_the_least_sizes(kind):
+    cell = kind(1, 1)
+    state, _ = cell.forward_step(np.ones((1, 1), np.float32), cell.zero_state(1))
+    assert all(array.shape == (1, 1) for array in state)
 
 
 def test_the_global_random_state_is_untouched():

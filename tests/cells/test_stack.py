@@ -220,3 +220,13 @@ def test_a_subclass_with_a_forward_step_of_its_own_advances_by_it():
     assert [a.tobytes() for a in after] == [a.tobytes() for a in stack.forward_step(x, state)[0]]
     other = mb.Stack(stack.layers).advance(x, state)
     assert after[0].tobytes() != other[0].tobytes()
+
+
+def test_a_layer_shows_its_part_of_the_parameters():
+    stack = mb.Stack([mb.RNN(3, 4), mb.RNN(4, 4, seed=1)])
+    layer = stack.layers[1].params
+    assert len(layer) == 3 and sorted(layer) == ["W_h", "W_x", "b"]
+    layer["b"] = np.ones(4, np.float32)
+    assert stack.params["1.b"] is layer["b"] and stack.params["0.b"] is not layer["b"]
+    del layer["b"]
+    assert "1.b" not in stack.params and "0.b" in stack.params and len(layer) == 2

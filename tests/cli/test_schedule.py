@@ -212,3 +212,19 @@ def test_what_cannot_be_written_or_proved_is_said_before_all_else(capsys, words)
     assert main(["schedule", *words.split()]) == 2
     out, err = capsys.readouterr()
     assert out == "" and err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("seconds", "shown"),
+    [(83.25, "83.2 s"), (1, "1 s"), (0.0123, "12.3 ms"), (0.00099, "990 µs"), (0, "0 µs")],
+)
+def test_times_have_three_digits(seconds, shown):
+    assert schedule._time(seconds) == shown
+
+
+def test_expansions_are_reported(capsys):
+    asked = "--steps 40 --memory 20KB --hidden 16 --strategy expand --json".split()
+    assert main(["schedule", *asked]) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert report["expansions"] > 0 and report["expanded_steps"] >= 2 * report["expansions"]
+    assert len(report["expand_cost"]) == 2 and min(report["expand_cost"]) >= 0

@@ -499,3 +499,15 @@ def test_layers_on_one_another(text, capsys, tmp_path):
     assert whole["arena_peak_bytes"] <= 9 * 1024 < whole["full_bytes"]
     assert main(["train", "--layers", "0"]) == 2
     assert "layers is 0; give at least 1" in capsys.readouterr().err
+
+
+def test_an_error_that_cannot_be_measured_ends_nothing(run, monkeypatch):
+    """The update that fails for the same numbers says so; after the last there is none."""
+
+    def fails(trainer):
+        raise FloatingPointError("the loss is nan")
+
+    monkeypatch.setattr(Trainer, "measure_error", fails)
+    code, _, err = run("--updates", "2", "--internal", "int8")
+    assert code == 0
+    assert "internal states in int8, gradient error not measured: the loss is nan" in err

@@ -163,3 +163,10 @@ def test_units_for_another_alpha_are_refused(window):
     schedule = mb.schedule(100, mb.Units(40, alpha=2), "lookahead")
     with pytest.raises(ValueError, match="schedule is for alpha 2, this cell's is 3"):
         mb.bptt(*case.arguments(), schedule)
+
+
+def test_the_planner_states_the_least_budget():
+    least = planner.least_budget(40, 5, 12)
+    with pytest.raises(ValueError, match=f"strategy lookahead needs at least {least} for 40 steps"):
+        planner.lookahead(40, least - 1, 5, 12)
+    assert sum(planner.lookahead(40, least, 5, 12).lengths) == 40

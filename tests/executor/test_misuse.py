@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 import membptt as mb
-from membptt.schedules import actions
+from membptt.schedules import actions, chain_schedule
+from membptt.solver.chains import Chain
 
 BACKENDS = ["numpy", "cython"]
 
@@ -33,7 +34,10 @@ def test_parameters_in_fortran_order(window, bits, cell, dtype, backend):
     assert all(grad.flags.c_contiguous for grad in result.grads.values()) or backend == "numpy"
 
 
-@pytest.mark.parametrize("duplicate", [copy.deepcopy, lambda s: pickle.loads(pickle.dumps(s))])
+DUPLICATES = [copy.deepcopy, lambda s: pickle.loads(pickle.dumps(s))]
+
+
+@pytest.mark.parametrize("duplicate", DUPLICATES)
 @pytest.mark.parametrize(
     "strategy", ["full", "hsm", "msm", "optimal", "near-optimal", "lookahead", "disk"]
 )
@@ -44,6 +48,21 @@ def test_schedules_can_be_copied_and_pickled(strategy, duplicate):
     assert again == schedule and list(again) == list(schedule)
     assert again.lanes == schedule.lanes and again.buffers == schedule.buffers
     assert again.lower_bound == schedule.lower_bound
+
+
+@pytest.mark.parametrize("duplicate", [copy.copy, copy.deepcopy, DUPLICATES[1]])
+def test_schedules_of_given_actions_can_be_copied_and_pickled(tmp_path, duplicate):
+    planned = mb.schedule(20, mb.Units(12, alpha=3), "expand")
+    planned.save(tmp_path / "plan.json")
+    for schedule in (
+        mb.Schedule.load(tmp_path / "plan.json"),
+        mb.Schedule.from_actions(list(planned), 20, 1, 3),
+        chain_schedule(Chain.even(20, 1, 3), 12),
+        mb.packed_schedule([3, 5, 2], "64 KiB", mb.LSTM(3, 4)),
+    ):
+        again = duplicate(schedule)
+        assert again == schedule and list(again) == list(schedule)
+        assert vars(again).keys() == vars(schedule).keys()
 
 
 def test_a_copy_keeps_the_certificate():

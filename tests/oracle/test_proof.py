@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import membptt as mb
+from membptt.executor.plain import INITIAL
 from membptt.oracle.proof import CountingChain, Proof, count, prove
 from membptt.solver import STRATEGIES
 
@@ -83,3 +84,18 @@ def test_too_long_or_with_a_disk():
         prove(mb.schedule(9, mb.Units(3, 3)))
     with pytest.raises(ValueError, match="strategy is disk for a proof"):
         prove(mb.schedule(7, mb.Units(8, 3), "disk"))
+
+
+def test_the_counting_chain_notices_a_block_from_the_wrong_states():
+    chain = CountingChain(3, 1, 3, np.zeros(12, np.uint8))
+    chain.arena[:] = 9
+    with pytest.raises(LookupError, match="h_1 was overwritten"):
+        chain.expand(0, 2, INITIAL, 0, 0, 3)
+    chain.arena[:2] = 1, 2
+    with pytest.raises(LookupError, match="step 2 expanded from the state after 0"):
+        chain.expand(1, 3, INITIAL, 0, 1, 3)
+    chain.expand(0, 3, INITIAL, 0, 0, 3)
+    assert (
+        chain.expanded == [2, 2, 3]
+        and chain.arena[3:].tolist() == [129] * 3 + [130] * 3 + [131] * 3
+    )

@@ -177,3 +177,10 @@ def test_it_says_what_it_is():
         f"<PackedSchedule: 2 rows of up to 30 steps, {plan.row_steps} rows forward for 40, "
         "budget 2000 bytes>"
     )
+
+
+def test_it_is_a_value():
+    made, again, other = (mb.packed_schedule([9, 5, n], "4 KiB", mb.LSTM(3, 4)) for n in (2, 2, 3))
+    assert made == again and hash(made) == hash(again)
+    assert made != other and made != list(made)
+    assert made != mb.packed_schedule([9, 5, 2], "3 KiB", mb.LSTM(3, 4))

@@ -2,6 +2,7 @@
 
 import copy
 import json
+import pickle
 from dataclasses import FrozenInstanceError
 
 import numpy as np
@@ -299,7 +300,7 @@ def test_a_schedule_does_not_change(tmp_path):
     planned = schedule(20, Units(7, alpha=3))
     planned.save(tmp_path / "plan.json")
     loaded = Schedule.load(tmp_path / "plan.json")
-    for one in (planned, loaded, copy.copy(planned)):
+    for one in (planned, loaded, copy.copy(planned), pickle.loads(pickle.dumps(loaded))):
         kept = repr(one), one.units
         for name in ("budget", "steps", "another"):
             with pytest.raises(AttributeError, match=f"{name} cannot be set"):

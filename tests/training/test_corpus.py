@@ -105,3 +105,7 @@ def test_bad_files(tmp_path):
     empty.touch()
     with pytest.raises(ValueError, match="is empty"):
         Corpus.from_file(empty)
+
+
+def test_it_says_what_it_is():
+    assert repr(Corpus("abba", "song")) == "Corpus(song: 4 characters, 2 distinct)"

@@ -203,3 +203,22 @@ def test_digest_sees_names_shapes_and_bytes():
     assert digest({"a": values["a"].reshape(2, 3), "b": values["b"]}) != reference
     assert digest({"a": values["a"], "c": values["b"]}) != reference
     assert digest({"a": values["a"], "b": -values["b"]}) != reference  # -0.0: other bytes
+
+
+def test_a_meter_beside_a_trace_of_ones_own():
+    """Only what is added counts, and the trace goes on."""
+    tracemalloc.start()
+    try:
+        kept = np.ones(100_000)
+        meter = PeakMeter()
+        more = np.ones(10_000)
+        meter.stop()
+        meter.stop()
+        assert tracemalloc.is_tracing()
+        assert more.nbytes <= meter.peak_bytes < more.nbytes + 10_000 < kept.nbytes
+    finally:
+        tracemalloc.stop()
+
+
+def test_nothing_was_timed_before_an_update(make):
+    assert make().seconds_per_update() is None

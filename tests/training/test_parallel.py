@@ -182,6 +182,20 @@ def test_mpi_without_mpi4py_is_named(monkeypatch):
     assert communicator() is None
 
 
+def test_an_unknown_reduction_is_named():
+    with pytest.raises(ValueError, match="reduction is 'sum'; give one of tree, all-reduce"):
+        Parts(2, 8, None, "sum")
+
+
+@pytest.mark.parametrize("number", ["0", "-1", "two", "1.5", " "])
+def test_a_number_of_threads_that_is_none(monkeypatch, number):
+    monkeypatch.setenv("MEMBPTT_NUM_THREADS", number)
+    with pytest.raises(ValueError, match=f"MEMBPTT_NUM_THREADS is '{number}'; give a whole number"):
+        thread_count()
+    monkeypatch.setenv("MEMBPTT_NUM_THREADS", "3")
+    assert thread_count() == 3
+
+
 def test_processes_on_one_machine_share_its_cores(monkeypatch):
     monkeypatch.delenv("MEMBPTT_NUM_THREADS", raising=False)
     monkeypatch.setattr("os.cpu_count", lambda: 8)

@@ -47,6 +47,8 @@ def test_digits_are_the_images_pixel_by_pixel():
     np.testing.assert_array_equal(train.targets[-1], found.target[:1500])
     assert train.mask.sum() == 1500 and train.inputs.max() == 1
     assert digits(batch=7, seed=2).inputs.shape == (64, 7, 1)
+    with pytest.raises(ValueError, match='part is \'all\'; give "train" or "test"'):
+        digits(part="all")
 
 
 def test_what_is_wrong_is_said(monkeypatch):

@@ -45,3 +45,12 @@ def test_self_contained_and_for_both_modes():
 def test_no_drawing_that_nobody_can_open():
     with pytest.raises(ValueError, match="actions; a drawing holds"):
         draw(schedule(10_000, Units(50), "hsm"))
+
+
+def test_blocks_are_dashed_and_each_of_their_steps_is_kept():
+    made = schedule(12, Units(12, 3), "expand")
+    drawing = draw(made)
+    assert made.expansions > 0
+    assert drawing.count('stroke-dasharray="2 2"') == made.expansions
+    kept = sum(type(action) is AdvanceSaveInternal for action in made) + made.expanded_steps
+    assert len(marks(drawing, "internal")) == kept + 1
