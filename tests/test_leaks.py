@@ -45,7 +45,10 @@ def arenas():
 
 
 def check_settles(works, times):
-    """Do the works in turn, so often in all, and again; see that nothing has grown since."""
+    """Do the works in turn, so often in all, and again; see that nothing has grown since.
+
+    Ever other sizes fill the lists of small blocks that Python and NumPy keep, for as long.
+    """
 
     def repeat(count):
         for work in itertools.islice(itertools.cycle(works), -(-count // len(works)) * len(works)):
@@ -56,7 +59,7 @@ def check_settles(works, times):
     before, held = handles(), arenas()
     tracemalloc.start()
     try:
-        repeat(min(times, 1000))
+        repeat(times)
         gc.collect()
         traced, in_memory = tracemalloc.get_traced_memory()[0], resident()
         repeat(times)
