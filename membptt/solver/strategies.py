@@ -6,6 +6,7 @@ the rule that `membptt.schedules` turns into actions, and the cost the solver fo
 bytes with a cell, and 1 and alpha without.
 """
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from math import comb, gcd, isqrt
 
@@ -70,7 +71,7 @@ class Plan:
     expand_cost: ExpandCost | None = None
 
 
-class Strategy:
+class Strategy(ABC):
     """Base of all strategies; the defaults are those of a strategy that counts plain units.
 
     Attributes
@@ -100,17 +101,17 @@ class Strategy:
         """Return the least budget: for most strategies the working internal state alone."""
         return sizes.internal
 
+    @abstractmethod
     def plan(self, steps, units, sizes):
         """Return the `Plan` for `steps` steps with `units` units (not below the least)."""
-        raise TypeError(f"strategy {self.name} does not plan")
 
     def cost(self, steps, units, sizes):
         """Return the forward steps of the plan; a table, where there is one, is not kept."""
-        return self.plan(steps, units, sizes).forward_steps
+        return self.costs(steps, [units], sizes)[0]
 
     def costs(self, steps, units, sizes):
         """Return `cost` for each number of units in the ascending sequence `units`."""
-        return [self.cost(steps, count, sizes) for count in units]
+        return [self.plan(steps, count, sizes).forward_steps for count in units]
 
 
 class Full(Strategy):
@@ -208,10 +209,6 @@ class Mixed(Strategy):
         rule = _solver.MixedRule(steps, units, a, b)
         return Plan(rule, rule.cost())
 
-    def cost(self, steps, units, sizes):
-        """Return the last entry of the table's last row."""
-        return self.costs(steps, [units], sizes)[0]
-
     def costs(self, steps, units, sizes):
         """Return the last column of the table, of which few rows are held at a time."""
         a, b = sizes.counts
@@ -244,10 +241,6 @@ class Optimal(Strategy):
         check_tables(self.name, steps, units, tables=2)
         rule = _solver.OptimalRule(steps, units, a, b)
         return Plan(rule, rule.cost())
-
-    def cost(self, steps, units, sizes):
-        """Return the last entry of the table's last row."""
-        return self.costs(steps, [units], sizes)[0]
 
     def costs(self, steps, units, sizes):
         """Return the last column of table A, of which few rows are held at a time."""
@@ -283,7 +276,7 @@ class NearOptimal(Optimal):
         """Return the cost for each number of units; beyond 2000 steps, plan by plan."""
         if steps <= EXACT:
             return super().costs(steps, units, sizes)
-        return [self.plan(steps, count, sizes).forward_steps for count in units]
+        return Strategy.costs(self, steps, units, sizes)
 
 
 class Expand(Optimal):
@@ -305,9 +298,7 @@ class Expand(Optimal):
         rule = _expand.ExpandRule(steps, units, a, b, expand_cost.prices())
         return Plan(rule, rule.forward_steps, expand_cost=expand_cost)
 
-    def costs(self, steps, units, sizes):
-        """Return the forward steps for each number of units, plan by plan."""
-        return [self.plan(steps, count, sizes).forward_steps for count in units]
+    costs = Strategy.costs  # plan by plan: prices are part of a plan
 
 
 class Uniform(Strategy):
