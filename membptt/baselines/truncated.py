@@ -126,8 +126,6 @@ def steps_of(inputs, begin, end):
 class Part:
     """A head for the steps of one window, of which only those after step `done` have a loss."""
 
-    kernel = None
-
     def __init__(self, head, begin, done):
         self.whole, self.begin, self.done = head, begin, done
         self.params = head.params

@@ -272,7 +272,6 @@ class Half:
     outputs: object
     first: int
     lengths: object = None
-    kernel = None
 
     @property
     def rows(self):

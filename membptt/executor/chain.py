@@ -18,7 +18,6 @@ COMPILED = {"RNN": RNNChain, "LSTM": LSTMChain, "GRU": GRUChain}
 class NoHead:
     """A head that asks for nothing: a chain needs one."""
 
-    kernel = None
     params: dict = {}  # noqa: RUF012 - it stays empty
 
 

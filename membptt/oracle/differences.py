@@ -294,8 +294,6 @@ class Direction:
     Its derivative by h_t is u_t itself, so a fault that the check finds is the cell's.
     """
 
-    kernel = None
-
     def __init__(self, u):
         self.params = {}
         self.u = u / (u.shape[0] * u.shape[1])
