@@ -15,7 +15,6 @@ from membptt.types import Array, Params, State
 class RNN(Cell):
     """Vanilla RNN: h = tanh(x W_x + h_prev W_h + b). See `Cell` for the parameters."""
 
-    gates = 1
     hidden_names = ("h",)
     internal_names = ("h_prev", "h")
 

@@ -95,7 +95,7 @@ def test_a_subclass_advances_as_it_says(kind):
     x, state = np.ones((2, 3), np.float32), kind(3, 4).zero_state(2)
     assert not any(array.any() for array in Silent(3, 4).advance(x, state))
     assert all(array.any() for array in Same(3, 4).advance(x, state))
-    assert Same.advance is kind.advance
+    assert Same(3, 4).kind == "Same" and kind(3, 4).kind == kind.__name__
 
 
 @pytest.mark.parametrize("kind", [RNN, LSTM, GRU])

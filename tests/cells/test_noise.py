@@ -185,6 +185,17 @@ def test_dropout_hides_units_from_the_layer_above_alone():
     assert (h1 == h).all() and (c1 == c).all()
 
 
+def test_steps_are_counted_on_in_a_window():
+    """What a window begins at is added to the step within it."""
+    cell = mb.LSTM(3, 8, seed=2, zoneout=0.5)
+    x, state = np.ones((2, 3), np.float32), cell.zero_state(2)
+    state = tuple(array + 1 for array in state)
+    one, two, other = (
+        each.advance(x, state)[0] for each in (cell.at(3).at(4), cell.at(7), cell.at(4))
+    )
+    assert (one == two).all() and (one != other).any()
+
+
 def test_layers_with_one_seed_have_masks_of_their_own():
     lower, upper = stack(5, 6, **BOTH).layers
     ones = np.ones((3, 6))

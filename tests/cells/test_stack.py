@@ -222,6 +222,13 @@ def test_a_subclass_with_a_forward_step_of_its_own_advances_by_it():
     assert after[0].tobytes() != other[0].tobytes()
 
 
+def test_a_subclass_without_one_advances_as_before():
+    class Same(mb.Stack):
+        pass
+
+    assert Same.advance is mb.Stack.advance is not mb.Cell.advance
+
+
 def test_a_layer_shows_its_part_of_the_parameters():
     stack = mb.Stack([mb.RNN(3, 4), mb.RNN(4, 4, seed=1)])
     layer = stack.layers[1].params
