@@ -170,6 +170,11 @@ class ChainRule:
 
     def __init__(self, chain, budget):
         sizes = chain.hidden + chain.internal
+        if budget < max(chain.internal):  # with it alone, every step can be run again
+            raise ValueError(
+                f"budget is {budget}; the chain needs at least its largest internal state, "
+                f"{max(chain.internal)}"
+            )
         budget = min(budget, sum(chain.internal))
         self.chain = chain
         self.unit = self._unit(max(gcd(*sizes), -(-budget // MOST_UNITS)), budget)
@@ -194,11 +199,6 @@ class ChainRule:
             self.units,
         )
         self.cost = float(self.free[self._row(0, chain.steps), self.units])
-        if self.cost == inf:
-            raise ValueError(
-                f"budget is {budget}; the chain needs at least its largest internal state, "
-                f"{int(self.internal.max()) * self.unit}"
-            )
 
     def _unit(self, least, budget):
         """Return the smallest unit from `least` on in which the largest state still fits.
@@ -207,8 +207,6 @@ class ChainRule:
         is hardly more. In a unit of its own size it always does.
         """
         largest = max(self.chain.internal)
-        if largest > budget:
-            return least  # there is no plan, whatever the unit
         for count in range(-(-largest // least), 0, -1):  # of units, in that state
             unit = max(least, -(-largest // count))
             if -(-largest // unit) <= budget // unit:

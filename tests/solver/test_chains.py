@@ -148,6 +148,7 @@ def test_sizes_too_fine_are_rounded_up_and_the_budget_holds():
     ("arguments", "words"),
     [
         (((), (), ()), "forward is empty"),
+        (((1, 1), (1, 1), (1, 1, 1)), "internal has 3 entries and forward has 2"),
         (((1, 1), (1,), (1, 1)), "hidden has 1 entries and forward has 2"),
         (((1, -1), (1, 1), (1, 1)), "forward holds a negative"),
         (((1, float("nan")), (1, 1), (1, 1)), "forward holds a negative"),
@@ -165,6 +166,10 @@ def test_budgets_too_small_and_chains_too_long():
         chain_schedule(Chain.even(3, 1, 3), 2)
     with pytest.raises(ValueError, match="budget is 0"):
         chain_schedule(Chain.even(3, 1, 3), 0)
+    too_fine = Chain((1, 1, 1), (7, 7, 7), (1001, 1001, 1003))  # for a table: its unit is 4
+    with pytest.raises(ValueError, match=r"budget is 1002; .* largest internal state, 1003$"):
+        chain_schedule(too_fine, 1002)
+    assert chain_schedule(too_fine, 1003).cost == 6
     with pytest.raises(ValueError, match=r"3000 uneven steps needs tables of .* above the limit"):
         chain_schedule(Chain.even(3000, 1, 3), 100)
 
