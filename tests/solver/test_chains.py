@@ -109,6 +109,20 @@ def test_twins_where_an_internal_state_takes_no_more_than_a_hidden_one(internal)
         assert chain_schedule(chain, budget).cost == free(0, 7, budget)
 
 
+@pytest.mark.parametrize("seed", range(20))
+def test_twins_where_either_state_may_take_less(seed):
+    draw = random.Random(seed)
+    steps = 3 + seed % 4
+    sizes = [[draw.randint(1, 5) for _ in range(steps)] for _ in range(2)]
+    costs = [draw.randint(1, 4) for _ in range(steps)]
+    chain = Chain(costs, *sizes, save_hidden=draw.choice([0, 2]), save_internal=draw.choice([1, 3]))
+    for budget in range(max(chain.internal), max(chain.internal) + 7):
+        free, _ = chains.readable(chain, budget)
+        made = chain_schedule(chain, budget)
+        assert made.cost == priced(made) == free(0, steps, budget) >= least_cost(chain, budget)
+        assert made.replay().peak <= budget
+
+
 def test_an_even_chain_counts_steps_and_states_unless_told():
     ones = (1, 1, 1)
     assert Chain.even(3) == Chain(ones, ones, ones, (0.0, 0.0, 0.0))
@@ -172,6 +186,16 @@ def test_budgets_too_small_and_chains_too_long():
     assert chain_schedule(too_fine, 1003).cost == 6
     with pytest.raises(ValueError, match=r"3000 uneven steps needs tables of .* above the limit"):
         chain_schedule(Chain.even(3000, 1, 3), 100)
+
+
+def test_the_limit_is_on_what_the_tables_take(monkeypatch):
+    chain = Chain.even(9, 1, 3)
+    rule = ChainRule(chain, 11)
+    monkeypatch.setattr(chains, "TABLE_LIMIT", rule.free.nbytes + rule.held.nbytes)
+    assert ChainRule(chain, 11).cost == rule.cost
+    monkeypatch.setattr(chains, "TABLE_LIMIT", chains.TABLE_LIMIT - 1)
+    with pytest.raises(ValueError, match="a chain of 9 uneven steps needs tables of"):
+        ChainRule(chain, 11)
 
 
 @settings(max_examples=60, deadline=None)
