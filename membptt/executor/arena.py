@@ -177,15 +177,11 @@ class HiddenSlots(Arena):
         self.peak = max(self.peak, self.used)
         return at
 
-    def find(self, kind, step):
-        """Return the offset of this state, wherever it is."""
-        return next((at for *state, at in self.stack if state == [kind, step]), None)
+    find = SlotArena.find
 
     def pop(self, kind, step):
         """Give this state back."""
         at = self.find(kind, step)
-        if at is None:
-            raise LookupError(f"the state of step {step} is not saved")
         self.stack.remove((kind, step, at))
         self.free.append(at)
         self.used -= self.sizes[kind]

@@ -49,7 +49,8 @@ class Segments:
     @property
     def slots(self):
         """The slots for internal states while segment j is recomputed: n_1 ... n_k."""
-        return capacities(self.budget, self.hidden, self.internal, len(self.lengths))
+        in_time = capacities(self.budget, self.hidden, self.internal, len(self.lengths))
+        return in_time[::-1].tolist()
 
     @property
     def forward_steps(self):
@@ -68,9 +69,12 @@ class Segments:
 
 
 def capacities(budget, hidden, internal, segments):
-    """Return n_1 ... n_k: the slots for internal states while segment j is being recomputed."""
-    kept = np.maximum(0, segments - 1 - np.arange(1, segments + 1))
-    return ((budget - kept * hidden) // internal).tolist()
+    """Return the slots of so many segments, counted from the first in time: n_k, n_k-1 and so on.
+
+    The i-th keeps max(0, i - 2) hidden states beside it, whatever k is.
+    """
+    kept = np.maximum(0, np.arange(segments) - 1)
+    return (budget - kept * hidden) // internal
 
 
 def lookahead(steps, budget, hidden, internal):
@@ -93,13 +97,11 @@ def lookahead(steps, budget, hidden, internal):
 def cover(steps, budget, hidden, internal):
     """Return the lengths of the fewest segments that cover `steps`, the first in time cut short.
 
-    Counted from the first in time, segment i = 1, 2, ... keeps max(0, i - 2) hidden states beside
-    it whatever k is; so k segments cover n_1 + ... + n_k - (k - 1) steps, more with each as long as
-    the last has a slot and all others two.
+    k of them cover n_1 + ... + n_k - (k - 1) steps, more with each as long as the last has a slot
+    and all others two.
     """
     most = min(steps, budget // hidden + 2)
-    kept = np.maximum(0, np.arange(most) - 1)
-    slots = (budget - kept * hidden) // internal
+    slots = capacities(budget, hidden, internal, most)
     covered = np.cumsum(slots) - np.arange(most)
     enough = np.flatnonzero(covered >= steps)
     if not len(enough):
