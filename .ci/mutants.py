@@ -33,7 +33,8 @@ TESTS = {
     "membptt/solver/disk.py": "tests/executor/test_disk.py",
     "membptt/solver/expand.py": "tests/executor/test_expand.py",
     "membptt/solver/lookahead.py": "tests/executor/test_lookahead.py",
-    "membptt/solver/strategies.py": f"{SOLVER} tests/schedules tests/executor/test_disk.py",
+    "membptt/solver/strategies.py": f"{SOLVER} tests/solver/test_bounds.py tests/schedules "
+    "tests/executor/test_disk.py",
     "membptt/cells/base.py": f"{CELLS} tests/cells/test_noise.py tests/cells/test_custom.py "
     "tests/executor/test_misuse.py",
     "membptt/cells/custom.py": "tests/cells/test_custom.py",

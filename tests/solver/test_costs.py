@@ -1,7 +1,7 @@
 """Costs against the reference rows, and the edges of their arguments."""
 
 import json
-import time
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
@@ -49,10 +49,13 @@ def test_costs_between_32_and_64_bits():
 
 
 def test_a_table_too_large_is_refused_before_it_is_allocated():
-    begin = time.perf_counter()
-    with pytest.raises(ValueError, match=r"tables of .* above the limit of 1\.00 GiB.*hsm"):
-        forward_steps(1_000_000, 1000, "optimal", alpha=3)
-    assert time.perf_counter() - begin < 1.0
+    tracemalloc.start()
+    try:
+        with pytest.raises(ValueError, match=r"tables of .* above the limit of 1\.00 GiB.*hsm"):
+            forward_steps(1_000_000, 1000, "optimal", alpha=3)
+        assert tracemalloc.get_traced_memory()[1] < 2**20
+    finally:
+        tracemalloc.stop()
 
 
 @pytest.mark.parametrize("strategy", ["msm", "optimal"])
@@ -61,10 +64,29 @@ def test_a_table_that_takes_too_long_is_refused_before_it_is_begun(strategy):
         forward_steps(1_000_000, 60, strategy, alpha=3)
 
 
-def test_table_bytes_are_those_allocated():
-    plan = module.plan(100, 20, STRATEGIES["optimal"], module.Sizes(1, 3))
-    allocated = sum(table.nbytes for table in plan.rule.tables)
-    assert module.table_bytes(100, 20, tables=2) == allocated == 2 * 101 * 21 * 4
+@pytest.mark.parametrize(
+    ("name", "allocated"),
+    [
+        ("msm", 101 * 21 * 4),
+        ("optimal", 2 * 101 * 21 * 4),
+        ("near-optimal", 2 * 101 * 21 * 4),
+        ("expand", 2 * 101 * 21 * 8),
+    ],
+)
+def test_the_limit_is_on_what_the_tables_take(name, allocated, monkeypatch):
+    sizes = module.Sizes(1, 3)
+    rule = module.plan(100, 20, STRATEGIES[name], sizes).rule
+    tables = rule.table if name == "msm" else rule.tables
+    assert sum(np.atleast_3d(table).nbytes for table in tables) == allocated
+    monkeypatch.setattr(module, "TABLE_LIMIT", allocated)
+    found = module.plan(100, 20, STRATEGIES[name], sizes).forward_steps
+    monkeypatch.setattr(module, "TABLE_LIMIT", allocated - 1)
+    with pytest.raises(ValueError, match=f"strategy {name} for 100 steps and 20 units needs"):
+        module.plan(100, 20, STRATEGIES[name], sizes)
+    with pytest.raises(ValueError, match="above the limit"):
+        STRATEGIES[name].costs(100, [3, 20], sizes)
+    monkeypatch.setattr(module, "TABLE_LIMIT", allocated)
+    assert STRATEGIES[name].costs(100, [3, 20], sizes)[1] == found
 
 
 @pytest.mark.parametrize("name", ["hsm", "ism", "msm", "optimal"])

@@ -5,6 +5,7 @@ from math import inf
 import numpy as np
 import pytest
 
+from membptt.schedules import schedule
 from membptt.schedules.plan import plan
 from membptt.solver import STRATEGIES, _expand, _solver, recurrences
 from membptt.solver.expand import ExpandCost
@@ -97,11 +98,27 @@ def test_both_integer_types_give_the_same_tables_and_schedules(a, b, monkeypatch
 
 @pytest.mark.parametrize(("a", "b"), [(1, 1), (2, 1), (3, 2)])
 def test_hidden_states_are_of_no_use_where_they_are_not_smaller(a, b):
-    """The shortcut of strategy optimal against its own tables."""
+    """The shortcut of strategy optimal, and of those that build on it, against its own tables."""
     A, _ = _solver.optimal_tables(40, 30, a, b)
-    for m in range(b, 31):
-        for t in range(1, 41):
-            assert STRATEGIES["ism"].plan(t, m // b, Sizes(1, 1)).forward_steps == A[m, t]
+    units, sizes = range(b, 31), Sizes(a, b)
+    for t in range(1, 41):
+        for name in ("optimal", "near-optimal", "expand"):
+            costs = STRATEGIES[name].costs(t, units, sizes)
+            assert costs == A[b:, t].tolist()
+            assert costs == [STRATEGIES[name].plan(t, m, sizes).forward_steps for m in units]
+
+
+@pytest.mark.parametrize("name", ["optimal", "near-optimal", "expand"])
+@pytest.mark.parametrize(("hidden", "internal"), [(4, 4), (6, 4), (8, 4)])
+def test_their_schedules_are_legal_where_hidden_states_are_not_smaller(name, hidden, internal):
+    class Cell:
+        hidden_nbytes = staticmethod(lambda batch: hidden)
+        internal_nbytes = staticmethod(lambda batch: internal)
+
+    for memory in (internal, 3 * internal + 1, 5 * internal):
+        made = schedule(13, memory, name, Cell())
+        assert made.replay().forward_steps == made.forward_steps
+        assert made.forward_steps == schedule(13, memory, "ism", Cell()).forward_steps
 
 
 def plain_optimal(steps, units, a, b):
