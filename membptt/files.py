@@ -58,7 +58,7 @@ def replacing(path, mode="w"):
         os.replace(temporary, place)
     except BaseException:
         with contextlib.suppress(FileNotFoundError):
-            temporary.unlink()
+            os.unlink(temporary)
         raise
     sync_directory(place.parent)
 
@@ -92,8 +92,16 @@ def is_device(path):
 
 
 def beside(path):
-    """Return a new name in the same folder."""
-    return path.with_name(f".{path.name}.{os.urandom(4).hex()}.part")
+    """Return a new name in the same folder, as a str: pathlib interns every part it is given."""
+    folder, name = os.path.split(path)
+    return os.path.join(folder, f".{name}.{os.urandom(4).hex()}.part")
+
+
+def make_beside(path):
+    """Make a file where `replacing` would, and remove it: an OSError says why that cannot be."""
+    temporary = beside(os.path.realpath(path))
+    open(temporary, "xb").close()
+    os.unlink(temporary)
 
 
 def sync_directory(path):

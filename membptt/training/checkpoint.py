@@ -8,11 +8,10 @@ leaves the file of before. It is read without pickle: a file cannot run code.
 import hashlib
 import json
 import os
-from pathlib import Path
 
 import numpy as np
 
-from membptt.files import beside, read_arrays, replacing
+from membptt.files import make_beside, read_arrays, replacing
 
 FORMAT = 3
 
@@ -90,9 +89,7 @@ def check_writable(path, option="save"):
     if os.path.exists(path) and not os.path.isfile(path):
         raise ValueError(f"{name}, a device or a pipe; give a file")
     try:
-        temporary = beside(Path(os.path.realpath(path)))
-        temporary.touch(exist_ok=False)
-        temporary.unlink()
+        make_beside(path)
     except (OSError, ValueError) as error:  # ValueError: a null byte in the path
         raise ValueError(
             f"{name}, where no file can be written ({getattr(error, 'strerror', error)}); give a "
