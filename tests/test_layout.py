@@ -1,11 +1,17 @@
-"""Imports go one way: a folder imports only from those above it in this list."""
+"""Imports go one way, tox tests what it installed: what holds of the tree as it lies."""
 
 import ast
+import configparser
 import re
 from pathlib import Path
 
+import pytest
+
 import membptt
 
+TOX = Path(__file__).parent.parent / "tox.ini"
+
+# A folder imports only from those above it in this list.
 ORDER = [
     "_version",
     "types",
@@ -63,3 +69,17 @@ def test_imports_go_one_way():
         for name in imported(path):
             if name.split(".")[0] == "membptt":
                 assert place(name) <= ORDER.index(inside), f"{path} imports {name}"
+
+
+@pytest.mark.skipif(not TOX.exists(), reason="no tox.ini beside the tests")
+def test_tox_runs_what_it_installed():
+    """`python -m pytest` looks into the current folder first: there are the sources, not built."""
+    tox = configparser.RawConfigParser()
+    tox.read(TOX)
+    checked = 0
+    for name in tox.sections():
+        commands = tox[name].get("commands", "")
+        if "-m pytest" in commands and "change_dir" not in tox[name]:
+            assert re.search(r"python -P .*-m pytest", commands), name
+            checked += 1
+    assert checked > 1
