@@ -148,7 +148,7 @@ def summary(schedule):
 
 def saved(schedule):
     """Return the share of full BPTT's memory that a schedule saves, never rounded up to all."""
-    percent = 100 * schedule.saved_fraction
+    percent = min(100 * schedule.saved_fraction, 99.999)
     return f"{percent:.{1 if percent <= 99.9 else 3}f}%"
 
 

@@ -143,6 +143,13 @@ def test_near_optimal_is_optimal_where_the_tables_reach():
     assert schedule(5000, Units(80, 1), "near-optimal").forward_steps == forward_steps(
         5000, 80, "ism"
     )
+    near = strategies.find_strategy("near-optimal")
+    for sizes in (strategies.Sizes(1, 1), strategies.Sizes(2, 1)):  # no table is of use then
+        assert near.plan(3000, 40, sizes).lower_bound is None
+        assert near.costs(3000, [7, 40], sizes) == [forward_steps(3000, m, "ism") for m in (7, 40)]
+    sizes = strategies.Sizes(1, 3)
+    costs = [near.plan(3000, m, sizes).forward_steps for m in (7, 40)]
+    assert near.costs(3000, [7, 40], sizes) == costs == [near.cost(3000, m, sizes) for m in (7, 40)]
 
 
 def test_the_bound_of_the_paper():

@@ -47,6 +47,7 @@ def test_what_is_saved_is_never_all():
     assert saved(made) == "99.980%" and "99.980% saved" in summary(made)
     assert "99.980%" in numbers([made]) and "100" not in numbers([made])
     assert saved(schedule(10, Units(1), "ism")) == "90.0%"
+    assert saved(schedule(10**9, Units(3, 3), "hsm")) == "99.999%"
 
 
 def test_ten_runs_and_more_are_a_plus():
