@@ -54,8 +54,10 @@ class Corpus:
 
     Raises
     ------
+    TypeError
+        If the text is no str.
     ValueError
-        If the text is empty, or has a character that the alphabet given has not.
+        If it is empty, or has a character that the alphabet given has not, or half of one.
 
     Examples
     --------
@@ -67,10 +69,14 @@ class Corpus:
     """
 
     def __init__(self, text: str, name: str = "text", alphabet: str | None = None) -> None:
+        if not isinstance(text, str):
+            raise TypeError(f"{name} is of type {type(text).__name__}; give a str")
         if not text:
             raise ValueError(f"{name} is empty; give a text with at least two characters")
         self.name = name
         distinct = set(text)
+        if halves := [each for each in distinct if "\ud800" <= each <= "\udfff"]:
+            raise ValueError(f"{name} has {min(halves)!r}, half of a character; leave it out")
         self.alphabet = "".join(sorted(distinct)) if alphabet is None else alphabet
         if strange := distinct.difference(self.alphabet):
             raise ValueError(

@@ -109,3 +109,10 @@ def test_bad_files(tmp_path):
 
 def test_it_says_what_it_is():
     assert repr(Corpus("abba", "song")) == "Corpus(song: 4 characters, 2 distinct)"
+
+
+def test_what_is_no_text():
+    with pytest.raises(TypeError, match="the song is of type bytes; give a str"):
+        Corpus(b"abba", "the song")
+    with pytest.raises(ValueError, match=r"text has '\\udc80', half of a character; leave it out"):
+        Corpus("ab\udc80")
