@@ -113,6 +113,26 @@ def sync_directory(path):
         os.close(descriptor)
 
 
+def write_arrays(file, arrays):
+    """Write arrays of numbers as .npz to an open file: np.savez takes not all names, and pickles.
+
+    Parameters
+    ----------
+    file : file
+        Of bytes.
+    arrays : dict of numpy.ndarray
+
+    Raises
+    ------
+    ValueError
+        If an array holds objects.
+    """
+    with zipfile.ZipFile(file, "w") as archive:
+        for name, value in arrays.items():
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
+                np.lib.format.write_array(member, value, allow_pickle=False)
+
+
 def read_arrays(file, most=0):
     """Return the arrays of an open .npz file by name; np.load alone would take other files too.
 

@@ -20,7 +20,7 @@ import numpy as np
 
 from membptt.arrays import from_host, namespace, to_host
 from membptt.cells import GRU, LSTM, RNN, Cell, Stack
-from membptt.files import read_arrays, replacing
+from membptt.files import read_arrays, replacing, write_arrays
 from membptt.types import FilePath, Params
 
 HEADER = 4096  # bytes, and seldom more than 128, before an array in .npz
@@ -218,16 +218,23 @@ def save_params(path: FilePath, params: Params) -> None:
     ------
     ValueError
         If the ending is another one, or safetensors is not installed.
+    TypeError
+        If a name is no str, or an array not one of numbers.
     OSError
         If the file cannot be written; the one of before is still there then.
     """
     library = library_for(path)
-    arrays: dict[str, Any] = {
-        name: np.ascontiguousarray(to_host(value)) for name, value in params.items()
+    arrays: dict[str, Any] = {  # ascontiguousarray would give a scalar an axis
+        name: np.asarray(to_host(value), order="C") for name, value in params.items()
     }
+    for name, value in arrays.items():
+        if not isinstance(name, str):
+            raise TypeError(f"params has an entry {name!r}; give names that are str")
+        if value.dtype.kind not in "biufc":
+            raise TypeError(f"params has {name} of type {value.dtype}; give an array of numbers")
     with replacing(path, "wb") as file:
         if library is np:
-            np.savez(file, **arrays)
+            write_arrays(file, arrays)
         else:
             file.write(library.save(arrays))
 

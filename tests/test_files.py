@@ -1,5 +1,6 @@
 """Files are whole or not there, whoever writes them."""
 
+import io
 import json
 import os
 import re
@@ -8,6 +9,7 @@ import sys
 import threading
 from pathlib import Path
 
+import numpy as np
 import pytest
 from handles import handles
 
@@ -147,3 +149,12 @@ def test_a_log_that_cannot_be_cut_is_closed():
     with pytest.raises(OSError):
         files.appending("/dev/full", 8)
     assert handles() == before
+
+
+def test_arrays_are_written_without_pickle():
+    file = io.BytesIO()
+    files.write_arrays(file, {"a": np.arange(3), "file": np.float32(2)})
+    found = files.read_arrays(file)
+    assert found["a"].tolist() == [0, 1, 2] and found["file"] == 2
+    with pytest.raises(ValueError, match="cannot be saved when allow_pickle=False"):
+        files.write_arrays(io.BytesIO(), {"a": np.array([{}])})

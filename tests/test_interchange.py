@@ -182,6 +182,39 @@ def test_files_that_do_not_fit(tmp_path):
             call(tmp_path / "weights.pt", cell.params)
 
 
+@pytest.mark.parametrize("ending", ["npz", "safetensors"])
+def test_parameters_of_any_name_and_shape(tmp_path, ending):
+    """As a cell of one's own may have: scalars, none at all, in another order."""
+    if ending == "safetensors":
+        pytest.importorskip("safetensors", reason="safetensors is not installed")
+    path = tmp_path / f"weights.{ending}"
+    params = {
+        "file": np.float64(3),
+        "allow_pickle": np.ones((2, 0, 3), np.float32),
+        "../a b/ü": np.arange(12.0).reshape(3, 4).T,
+        "self": np.arange(6)[::-2],
+    }
+    mb.save_params(path, params)
+    found = {name: np.zeros_like(value) for name, value in params.items()}
+    mb.load_params(path, found)
+    for name, value in params.items():
+        assert np.array_equal(found[name], value) and found[name].shape == value.shape
+
+
+@pytest.mark.parametrize("ending", ["npz", "safetensors"])
+def test_what_is_no_parameter_is_not_written(tmp_path, ending):
+    if ending == "safetensors":
+        pytest.importorskip("safetensors", reason="safetensors is not installed")
+    for params, message in [
+        ({"a": np.array([{}])}, "params has a of type object; give an array of numbers"),
+        ({"a": "text"}, "params has a of type <U4; give an array"),
+        ({3: np.ones(2)}, "params has an entry 3; give names that are str"),
+    ]:
+        with pytest.raises(TypeError, match=message):
+            mb.save_params(tmp_path / f"weights.{ending}", params)
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_pickle_is_never_loaded(tmp_path):
     path = tmp_path / "weights.npz"
     np.savez(path, W_x=np.array([{"a": 1}], dtype=object))

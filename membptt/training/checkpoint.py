@@ -11,7 +11,7 @@ import os
 
 import numpy as np
 
-from membptt.files import make_beside, read_arrays, replacing
+from membptt.files import make_beside, read_arrays, replacing, write_arrays
 
 FORMAT = 3
 
@@ -40,7 +40,7 @@ def save_checkpoint(path, settings, arrays):
     content = arrays | {"settings": np.frombuffer(text, np.uint8), "format": np.array(FORMAT)}
     content["sha256"] = np.frombuffer(digest(content), np.uint8)
     with replacing(path, "wb") as file:
-        np.savez(file, **content)
+        write_arrays(file, content)
 
 
 def load_checkpoint(path):
