@@ -50,9 +50,25 @@ def integer(name, value, *, minimum=None, maximum=None):
     return whole
 
 
+def number(name, value):
+    """Return `value` as a float, or raise a TypeError that names it."""
+    try:
+        return float(value)
+    except (TypeError, ValueError, OverflowError):
+        raise TypeError(f"{name} is {value!r}; give a number") from None
+
+
+def at_least(name, value, least):
+    """Return `value` as a finite float from `least` on, or say in one line why it is none."""
+    found = number(name, value)
+    if not least <= found < math.inf:
+        raise ValueError(f"{name} is {value}; give a number of at least {least}")
+    return found
+
+
 def positive(name, value, largest=sys.float_info.max):
     """Return `value` as a float, or raise a ValueError unless 0 < value <= largest."""
-    value = float(value)
+    value = number(name, value)
     if not 0 < value <= largest:
         most = f" and at most {largest:g}" if largest < sys.float_info.max else ""
         raise ValueError(f"{name} is {value}; give a number above 0{most}")
@@ -61,7 +77,7 @@ def positive(name, value, largest=sys.float_info.max):
 
 def fraction(name, value):
     """Return `value` as a float, or raise a ValueError unless 0 <= value < 1."""
-    value = float(value)
+    value = number(name, value)
     if not 0 <= value < 1:
         raise ValueError(f"{name} is {value}; give a number from 0 up to, not including, 1")
     return value
@@ -109,3 +125,31 @@ def check_range(name, tokens, count, before=0):
             f"{name} hold {wrong} at step {before + step + 1}, row {row}; "
             f"give numbers from 0 to {count - 1}"
         )
+
+
+def mapping(name, value, example):
+    """Return `value` if it is a dict or the like, or say in one line what to give.
+
+    Raises
+    ------
+    TypeError
+        If it has no items.
+    """
+    if not hasattr(value, "items"):
+        raise TypeError(f"{name} is of type {type(value).__name__}; give a dict, like {example}")
+    return value
+
+
+def sizes(name, value):
+    """Return `value` as a tuple of sizes, or say in one line why it is none.
+
+    Raises
+    ------
+    TypeError
+        If it is not a sequence of numbers.
+    ValueError
+        If one of them is not a whole number from 1 on.
+    """
+    if isinstance(value, str) or not hasattr(value, "__iter__"):
+        raise TypeError(f"{name} is {value!r}; give a tuple of sizes, like (32,)")
+    return tuple(integer(name, size, minimum=1) for size in value)

@@ -20,6 +20,7 @@ import numpy as np
 
 from membptt.arrays import from_host, namespace, to_host
 from membptt.cells import GRU, LSTM, RNN, Cell, Stack
+from membptt.checks import mapping
 from membptt.files import read_arrays, replacing, write_arrays
 from membptt.types import FilePath, Params
 
@@ -55,6 +56,8 @@ def to_torch(cell: Cell | Sequence[Cell]) -> Params:
     """
     if isinstance(cell, Sequence):
         return pair_to_torch(cell)
+    if not isinstance(cell, Cell):
+        raise TypeError(f"cell is {cell!r}; give an RNN, GRU or LSTM, or a Stack of one of them")
     layers = cell.layers if isinstance(cell, Stack) else [cell]
     if len({(type(layer), layer.hidden_size) for layer in layers}) > 1:
         raise ValueError(f"cell is {cell!r}; PyTorch's layers are of one kind and one size")
@@ -125,7 +128,8 @@ def from_torch(
         If an entry is missing or of another shape, or the module is bidirectional where it should
         not be or has several such layers, or projects.
     """
-    given = {name: on_host(value) for name, value in state_dict.items()}
+    given = mapping("state_dict", state_dict, "module.state_dict()")
+    given = {name: on_host(value) for name, value in given.items()}
     if bidirectional:
         return pair_from_torch(given, backend)
     if "weight_ih_l0_reverse" in given:
@@ -225,7 +229,8 @@ def save_params(path: FilePath, params: Params) -> None:
     """
     library = library_for(path)
     arrays: dict[str, Any] = {  # ascontiguousarray would give a scalar an axis
-        name: np.asarray(to_host(value), order="C") for name, value in params.items()
+        name: np.asarray(to_host(value), order="C")
+        for name, value in mapping("params", params, "cell.params").items()
     }
     for name, value in arrays.items():
         if not isinstance(name, str):
@@ -254,6 +259,7 @@ def load_params(path: FilePath, params: Params) -> None:
         If the file cannot be read, or a name, shape or dtype differs; nothing is changed then.
     """
     name, library = f"file {str(path)!r}", library_for(path)
+    params = mapping("params", params, "cell.params")
     most = sum(value.nbytes + HEADER for value in params.values())
     try:
         with open(path, "rb") as file:

@@ -2,6 +2,7 @@
 
 import tracemalloc
 import zipfile
+from functools import partial
 
 import numpy as np
 import pytest
@@ -213,6 +214,15 @@ def test_what_is_no_parameter_is_not_written(tmp_path, ending):
         with pytest.raises(TypeError, match=message):
             mb.save_params(tmp_path / f"weights.{ending}", params)
     assert not list(tmp_path.iterdir())
+
+
+def test_a_cell_is_no_dict(tmp_path):
+    cell, path = LSTM(3, 4), tmp_path / "weights.npz"
+    for call in (partial(mb.save_params, path), partial(mb.load_params, path)):
+        with pytest.raises(TypeError, match="params is of type LSTM; give a dict, like cell"):
+            call(cell)
+    with pytest.raises(TypeError, match=r"state_dict is of type LSTM; give a dict, like module"):
+        mb.from_torch(cell)
 
 
 def test_a_pickle_is_never_loaded(tmp_path):

@@ -17,7 +17,7 @@ import numpy as np
 
 from membptt.arrays import array_module
 from membptt.cells.base import Cell
-from membptt.checks import check_dtype
+from membptt.checks import check_dtype, integer, mapping, sizes
 from membptt.types import Array, Params, State
 
 
@@ -90,11 +90,15 @@ class Custom(Cell):
         self.functions = forward_step, backward_step, state_after
         self.backend = backend
         xp = array_module(backend)
+        params = mapping("params", params, '{"W": ...}')
         self.params = {name: xp.asarray(value) for name, value in params.items()}
         self.dtype = common_dtype(self.params)
-        self.input_size = input_size
-        self.hidden = {name: tuple(shape) for name, shape in hidden.items()}
-        self.saved = {name: tuple(shape) for name, shape in (saved or {}).items()}
+        if isinstance(input_size, tuple):
+            self.input_size = sizes("input_size", input_size)
+        else:
+            self.input_size = integer("input_size", input_size, minimum=1)
+        self.hidden = shapes("hidden", hidden)
+        self.saved = shapes("saved", saved or {})
         if not self.hidden:
             raise ValueError('hidden is empty; give the arrays of the state, like {"h": (32,)}')
         self.hidden_names = tuple(self.hidden)
@@ -178,6 +182,12 @@ class Custom(Cell):
                     "as the parameters"
                 )
         return arrays
+
+
+def shapes(name, given):
+    """Return the shape of each array of a row, by its name."""
+    given = mapping(name, given, '{"h": (32,)}')
+    return {key: sizes(f"{name}[{key!r}]", value) for key, value in given.items()}
 
 
 def common_dtype(params):

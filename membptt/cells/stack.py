@@ -11,7 +11,7 @@ passes dx = da W_xᵀ to the dh of the layer beneath.
 """
 
 import copy
-from collections.abc import MutableMapping, Sequence
+from collections.abc import Iterable, MutableMapping, Sequence
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -60,6 +60,8 @@ class Stack(Cell):
     """
 
     def __init__(self, layers: Sequence[Cell], dropout: float = 0.0, seed: int = 0) -> None:
+        if not isinstance(layers, Iterable):
+            raise TypeError(f"layers is {layers!r}; give a list of cells")
         layers = list(layers)
         check_layers(layers)
         self.noise = Noise(dropout=dropout, seed=integer("seed", seed, minimum=0))

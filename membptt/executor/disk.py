@@ -14,6 +14,7 @@ from membptt.arrays import array_module
 from membptt.cells import Cell
 from membptt.executor._spill import Spill, spill_file
 from membptt.executor.measure import forward_seconds
+from membptt.executor.window import check_cell
 from membptt.memory import parse_bytes
 from membptt.schedules import Schedule, schedule
 from membptt.solver.disk import shortest_interval
@@ -58,6 +59,7 @@ def measure(cell, batch, folder):
     ValueError
         If the folder cannot be used.
     """
+    check_cell(cell)
     if cell.backend == "cupy":
         return DiskSpeed(forward_seconds(cell, batch), *host_rates(array_module("cupy")))
     return DiskSpeed(forward_seconds(cell, batch), *folder_rates(folder), latency(folder))

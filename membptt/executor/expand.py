@@ -13,6 +13,7 @@ from membptt.arrays import array_module, synchronize
 from membptt.cells import Cell
 from membptt.executor.chain import NoHead, Team, blank_inputs, make_chain
 from membptt.executor.plain import INITIAL, SAVED
+from membptt.executor.window import check_cell
 from membptt.kernels.threads import useful_threads
 from membptt.schedules import Schedule, schedule
 from membptt.solver.expand import MOST_STEPS, ExpandCost
@@ -55,6 +56,7 @@ def expand_schedule(
 
 def measure(cell, batch):
     """Return the `ExpandCost` of a cell on this machine."""
+    check_cell(cell)
     steps, hidden, internal = MOST_STEPS, cell.hidden_nbytes(batch), cell.internal_nbytes(batch)
     xp = array_module(cell.backend)
     arena = xp.zeros(steps * (hidden + internal), dtype=np.uint8)

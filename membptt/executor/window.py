@@ -1,5 +1,6 @@
 """Checks one window before it runs, and names the culprit when its loss is not finite."""
 
+from collections.abc import Iterable
 from inspect import signature
 
 import numpy as np
@@ -101,6 +102,8 @@ def check_window(cell, inputs, head, state, steps, batch, lengths=None):
     check_params(cell)
     if state is None:
         return cell.zero_state(batch)
+    if not isinstance(state, Iterable):
+        raise TypeError(f"state is {state!r}; give a tuple of arrays, such as result.state")
     state = tuple(from_host(array, xp) for array in state)
     expected = cell.hidden_shapes(batch)
     if [array.shape for array in state] != expected:

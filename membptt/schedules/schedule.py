@@ -8,7 +8,7 @@ from typing import Any, Self
 import numpy as np
 
 from membptt.cells import Cell
-from membptt.checks import integer
+from membptt.checks import at_least, integer
 from membptt.files import replacing
 from membptt.memory import Units, parse_bytes
 from membptt.schedules._emit import DiskEmitter, Emitter, Meter
@@ -268,7 +268,13 @@ class Schedule:
         float
             (C / T + r) / (1 + r) with C the forward steps and the price of the expansions; with
             two lanes, the time of the slower one.
+
+        Raises
+        ------
+        ValueError, TypeError
+            If r is not a number from 0 on.
         """
+        backward_ratio = at_least("backward_ratio", backward_ratio, 0)
         if self.lanes == 2:
             return self._rule.time_factor(backward_ratio)
         cost = self.forward_steps
@@ -523,5 +529,7 @@ def state_sizes(cell=None, batch=1, alpha=1):
     """Return the `Sizes` of saved states, and their unit: "bytes" with a cell, else "units"."""
     if cell is None:
         return Sizes(1, integer("alpha", alpha, minimum=1)), "units"
+    if not hasattr(cell, "hidden_nbytes"):
+        raise TypeError(f"cell is {cell!r}; give a cell such as mb.LSTM(...)")
     batch = integer("batch", batch, minimum=1)
     return Sizes(cell.hidden_nbytes(batch), cell.internal_nbytes(batch)), "bytes"

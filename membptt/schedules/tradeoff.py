@@ -6,7 +6,7 @@ from math import floor
 
 import numpy as np
 
-from membptt.checks import integer
+from membptt.checks import at_least, integer
 from membptt.memory import Units
 from membptt.schedules.schedule import state_sizes
 from membptt.solver.strategies import LARGEST, ONE_LANE, find_strategy
@@ -37,6 +37,7 @@ class TradeOff:
 
     def time_factor(self, strategy, backward_ratio=2.0):
         """Return the time over full BPTT's, (C / T + r) / (1 + r), for each budget."""
+        backward_ratio = at_least("backward_ratio", backward_ratio, 0)
         return (self.forward_steps[strategy] / self.steps + backward_ratio) / (1 + backward_ratio)
 
 
@@ -133,10 +134,8 @@ def cheapest_budget(
     steps = integer("steps", steps, minimum=1)
     if strategy not in ONE_LANE:
         raise ValueError(f"strategy is {strategy!r}; give one of {', '.join(ONE_LANE)}")
-    if not 1 <= max_slowdown < float("inf"):
-        raise ValueError(f"max_slowdown is {max_slowdown}; give a number of at least 1")
-    if not 0 <= backward_ratio < float("inf"):
-        raise ValueError(f"backward_ratio is {backward_ratio}; give a number of at least 0")
+    max_slowdown = at_least("max_slowdown", max_slowdown, 1)
+    backward_ratio = at_least("backward_ratio", backward_ratio, 0)
     chosen = find_strategy(strategy)
     sizes, unit = state_sizes(cell, batch, alpha)
     _check_full(steps, sizes)

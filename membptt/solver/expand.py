@@ -8,6 +8,7 @@ product of few rows is bound by reading the weights, or a step by launching kern
 
 from dataclasses import dataclass
 
+from membptt.checks import at_least
 from membptt.solver._expand import TICKS
 
 MOST_STEPS = 64  # of a block: from there on more rows make a product no faster
@@ -40,9 +41,7 @@ class ExpandCost:
 
     def __post_init__(self):
         for name in ("fixed", "per_step"):
-            value = getattr(self, name)
-            if not 0 <= value < float("inf"):
-                raise ValueError(f"{name} is {value}; give a number of at least 0")
+            value = at_least(name, getattr(self, name), 0)
             # Planned with whole hundredths: what a plan is said to cost is what was compared.
             object.__setattr__(self, name, round(value * TICKS) / TICKS)
 

@@ -18,7 +18,7 @@ from collections.abc import Callable
 import numpy as np
 
 from membptt.arrays import from_host, namespace
-from membptt.checks import fraction, positive
+from membptt.checks import at_least, fraction, mapping, positive
 from membptt.types import Params
 
 # Elements at a time. On the host they and their moments stay in the first caches; on a device more
@@ -51,7 +51,7 @@ class Optimizer:
     def __init__(self, params: Params, learning_rate: float | Callable[[int], float]) -> None:
         if not callable(learning_rate):
             learning_rate = positive("learning_rate", learning_rate)
-        for name, value in params.items():
+        for name, value in mapping("params", params, "cell.params | head.params").items():
             if not value.flags.c_contiguous:
                 raise ValueError(f"parameter {name} is not C-contiguous; give a copy of it")
         self.learning_rate = learning_rate
@@ -257,9 +257,7 @@ class AdamW(Adam):
         epsilon: float = 1e-8,
     ) -> None:
         super().__init__(params, learning_rate, beta1, beta2, epsilon)
-        self.weight_decay = float(weight_decay)
-        if not 0 <= self.weight_decay < math.inf:
-            raise ValueError(f"weight_decay is {self.weight_decay}; give a number from 0 on")
+        self.weight_decay = at_least("weight_decay", weight_decay, 0)
 
     def step(self, grads: Params) -> None:
         """Let the matrices decay, then move every parameter against its gradient; see `Adam`."""

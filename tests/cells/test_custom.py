@@ -276,6 +276,19 @@ def test_refusals():
         mb.Custom(None, None, {"a": np.zeros(1), "b": np.zeros(1, "f4")}, 3, {"s": (3,)})
     with pytest.raises(ValueError, match="hidden is empty"):
         mb.Custom(None, None, {"a": np.zeros(1)}, 3, {})
+    a = {"a": np.zeros(1)}
+    for arguments, error, message in [
+        ((None, 3, {"s": (3,)}), TypeError, "params is of type NoneType; give a dict"),
+        ((a, 0, {"s": (3,)}), ValueError, "input_size is 0; give at least 1"),
+        ((a, (3, 0), {"s": (3,)}), ValueError, "input_size is 0; give at least 1"),
+        ((a, "3", {"s": (3,)}), TypeError, "input_size is '3'"),
+        ((a, 3, {"s": (-3,)}), ValueError, r"hidden\['s'\] is -3; give at least 1"),
+        ((a, 3, {"s": 3}), TypeError, r"hidden\['s'\] is 3; give a tuple of sizes"),
+        ((a, 3, [(3,)]), TypeError, "hidden is of type list; give a dict"),
+        ((a, 3, {"s": (3,)}, {"x": (2.5,)}), ValueError, r"saved\['x'\] is 2.5; give a whole"),
+    ]:
+        with pytest.raises(error, match=message):
+            mb.Custom(None, None, *arguments)
     cell = grid()
     inputs, head, state = window(cell)
     with pytest.raises(ValueError, match=r"float64 \[steps, batch, 1, 5\]"):

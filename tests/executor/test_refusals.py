@@ -263,3 +263,41 @@ def test_sources_have_the_same_numbers_in_both_chains():
     """As the compiled executor asserts of the compiled chains'."""
     assert (plain.INITIAL, plain.SAVED, plain.LEAVING, plain.ENTERING) == (0, 1, 2, 3)
     assert (cuda.INITIAL, cuda.LEAVING) == (plain.INITIAL, plain.LEAVING)
+
+
+CELL = mb.LSTM(3, 4)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: mb.schedule(3, 1000, cell=3), "cell is 3; give a cell"),
+        (lambda: mb.expand_schedule(10, "1 MiB", None), "cell is None; give a cell"),
+        (lambda: mb.disk_schedule(10, "1 MiB", None, 1), "cell is None; give a cell"),
+        (lambda: mb.to_torch(None), "cell is None; give an RNN, GRU or LSTM"),
+        (lambda: mb.Stack(CELL), r"layers is LSTM\(.*\); give a list of cells"),
+        (lambda: mb.Adam(CELL), "params is of type LSTM; give a dict, like cell.params"),
+        (lambda: mb.SGD(None), "params is of type NoneType; give a dict"),
+        (lambda: mb.LSTM(3, 4, zoneout=None), "zoneout is None; give a number"),
+        (lambda: mb.AdamW(CELL.params, weight_decay="x"), "weight_decay is 'x'; give a number"),
+        (lambda: mb.ExpandCost("a", 1), "fixed is 'a'; give a number"),
+        (lambda: mb.schedule(3, mb.Units(3)).time_factor("x"), "backward_ratio is 'x'; give a nu"),
+    ],
+)
+def test_arguments_of_another_type_are_named(call, message):
+    with pytest.raises(TypeError, match=message):
+        call()
+
+
+def test_an_initial_state_that_is_none(window):
+    case = window(T=3)
+    with pytest.raises(TypeError, match="state is 3; give a tuple of arrays"):
+        mb.full_bptt(*case.arguments(), 3)
+
+
+@pytest.mark.parametrize("ratio", [-1, float("nan"), float("inf")])
+def test_a_time_is_predicted_for_ratios_from_0_on(ratio):
+    for planned in (mb.schedule(9, mb.Units(5, 3)), mb.schedule(9, mb.Units(12, 3), "lookahead")):
+        with pytest.raises(ValueError, match=f"backward_ratio is {ratio}; give a number of at"):
+            planned.time_factor(ratio)
+        assert planned.time_factor(0) >= 1

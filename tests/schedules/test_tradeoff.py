@@ -73,3 +73,10 @@ def test_bad_slowdowns(bad):
         cheapest_budget(10, bad)
     with pytest.raises(ValueError, match="backward_ratio is"):
         cheapest_budget(10, 2, backward_ratio=-bad if bad > 0 else bad)
+
+
+def test_what_is_no_number():
+    with pytest.raises(TypeError, match="max_slowdown is 'fast'; give a number"):
+        cheapest_budget(10, "fast")
+    with pytest.raises(TypeError, match="backward_ratio is None; give a number"):
+        cheapest_budget(10, 2, backward_ratio=None)

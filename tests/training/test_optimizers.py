@@ -174,7 +174,7 @@ def test_bad_numbers():
         Adam(params(), beta1=1)
     with pytest.raises(ValueError, match=r"momentum is 1.0"):
         SGD(params(), momentum=1)
-    with pytest.raises(ValueError, match=r"weight_decay is -0.1; give a number from 0 on"):
+    with pytest.raises(ValueError, match=r"weight_decay is -0.1; give a number of at least 0"):
         AdamW(params(), weight_decay=-0.1)
     with pytest.raises(ValueError, match="parameter W is not C-contiguous"):
         Adam({"W": np.ones((3, 2)).T})
