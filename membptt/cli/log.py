@@ -130,6 +130,8 @@ class Log:
                     if not self.unfinished(line, [self.header] if first else self.begins):
                         raise self.no_log(number)
                     break
+                if b"\r" in line:  # an end of line to some readers
+                    raise self.no_log(number)
                 if not first:
                     try:
                         later = self.update_of(line) > updates

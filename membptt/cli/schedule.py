@@ -237,8 +237,17 @@ def plan(args, timed=None):
     asked = args.steps, memory, args.strategy, sizes.get("cell"), sizes.get("batch", 1)
     if timed is not None:
         return timed.plan(*asked)
-    cost = None if args.expand_cost is None else ExpandCost(*args.expand_cost)
-    return schedule(*asked, expand_cost=cost)
+    return schedule(*asked, expand_cost=expand_cost(args))
+
+
+def expand_cost(args):
+    """Return the price of an expansion that was given, or None."""
+    if args.expand_cost is None:
+        return None
+    try:
+        return ExpandCost(*args.expand_cost)
+    except ValueError as error:  # it has the names of the two numbers
+        raise ValueError(f"--expand-cost: {error}") from None
 
 
 class Timed:

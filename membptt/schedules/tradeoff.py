@@ -9,7 +9,7 @@ import numpy as np
 from membptt.checks import at_least, integer
 from membptt.memory import Units
 from membptt.schedules.schedule import state_sizes
-from membptt.solver.strategies import LARGEST, ONE_LANE, find_strategy
+from membptt.solver.strategies import ONE_LANE, check_full, find_strategy
 
 MOST_POINTS = 400
 
@@ -67,21 +67,11 @@ def trade_off(steps, cell=None, batch=1, alpha=1, strategies=None, points=MOST_P
     steps = integer("steps", steps, minimum=1)
     points = integer("points", points, minimum=2)
     sizes, unit = state_sizes(cell, batch, alpha)
-    _check_full(steps, sizes)
+    check_full(steps, sizes)
     memory = _budgets(steps, sizes, points)
     names = strategies or [name for name in ONE_LANE if name != "near-optimal"]
     costs = {name: _costs(find_strategy(name), steps, memory, sizes) for name in names}
     return TradeOff(steps, unit, memory, costs)
-
-
-def _check_full(steps, sizes):
-    """Refuse chains whose whole memory does not fit into 64 bits with room for sums."""
-    full = steps * sizes.internal
-    if full > LARGEST // 2:
-        raise ValueError(
-            f"steps is {steps} with internal states of size {sizes.internal}, together {full}; "
-            f"give fewer steps or smaller states, together at most {LARGEST // 2}"
-        )
 
 
 def _budgets(steps, sizes, points):
@@ -138,7 +128,7 @@ def cheapest_budget(
     backward_ratio = at_least("backward_ratio", backward_ratio, 0)
     chosen = find_strategy(strategy)
     sizes, unit = state_sizes(cell, batch, alpha)
-    _check_full(steps, sizes)
+    check_full(steps, sizes)
     allowed = floor(steps * (max_slowdown + (max_slowdown - 1) * backward_ratio) + 1e-9)
     units = _least_units(chosen, steps, allowed, sizes)
     if units is None:

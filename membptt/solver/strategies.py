@@ -547,11 +547,22 @@ def check_length(steps, strategy):
         )
 
 
+def check_full(steps, sizes):
+    """Refuse chains whose whole memory does not fit into 64 bits with room for sums."""
+    largest = max(sizes.hidden, sizes.internal)
+    if steps * largest > LARGEST // 2:
+        raise ValueError(
+            f"steps is {steps} with states of size {largest}, together {steps * largest}; give "
+            f"fewer steps or smaller states, together at most {LARGEST // 2}"
+        )
+
+
 def check_request(steps, units, strategy, sizes):
-    """Refuse lengths below 1 and fewer units than the strategy needs, stating both numbers."""
+    """Refuse lengths below 1, sizes beyond 64 bits, and fewer units than the strategy needs."""
     if steps < 1:
         raise ValueError(f"steps is {steps} (with {units} units); give at least 1 step")
     check_length(steps, strategy)
+    check_full(steps, sizes)
     least = strategy.least_units(steps, sizes)
     if units < least:
         raise ValueError(

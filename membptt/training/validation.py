@@ -69,7 +69,8 @@ class Validation:
 
         def loss():
             try:
-                return evaluate(cell, self.inputs, head.with_targets(self.targets))[0]
+                with np.errstate(over="ignore", invalid="ignore"):  # what overflows is named
+                    return evaluate(cell, self.inputs, head.with_targets(self.targets))[0]
             except (FloatingPointError, ValueError) as error:
                 raise type(error)(f"evaluation after update {update}: {error}") from None
 

@@ -223,6 +223,8 @@ def test_names_that_are_refused(run, tmp_path, name, message):
         ("log.csv", "a,b\n", 1),
         ("log.csv", module.HEADER + "update\n", 2),
         ("log.csv", module.HEADER + "update,x,3\n", 2),
+        ("log.csv", module.HEADER + "update,1,2\r,,,,,,,,\n", 2),
+        ("log.jsonl", '{"kind": "update",\r"update": 1}\n', 1),
     ],
 )
 def test_other_files_are_not_gone_on_with(run, tmp_path, name, content, line):
@@ -232,4 +234,4 @@ def test_other_files_are_not_gone_on_with(run, tmp_path, name, content, line):
     code, report, err = run("--resume", state, "--updates", 2, "--log", path)
     assert (code, report, err.count("\n")) == (2, None, 1)
     assert f"whose line {line} is not one of a log like this; give another file" in err
-    assert path.read_text() == content
+    assert path.read_bytes() == content.encode()

@@ -160,9 +160,9 @@ def test_the_least_memory_for_a_slowdown(capsys):
             "--hidden is 4 with --alpha",
         ),
         (["--steps", "0", "--curve"], "steps is 0"),
-        (["--steps", "9" * 30, "--curve"], "steps is 9+ with internal states of size"),
-        (["--steps", "9", "--curve", "--alpha", str(2**63)], "steps is 9 with internal states"),
-        (["--steps", "9", "--curve", "--batch", str(2**63)], "steps is 9 with internal states"),
+        (["--steps", "9" * 30, "--curve"], "steps is 9+ with states of size"),
+        (["--steps", "9", "--curve", "--alpha", str(2**63)], "steps is 9 with states of size"),
+        (["--steps", "9", "--curve", "--batch", str(2**63)], "steps is 9 with states of size"),
         (["--steps", "9", "--max-slowdown", "2", "--batch", str(2**63)], "give fewer steps or"),
         (["--steps", "9", "--max-slowdown", "0.5"], "max_slowdown is 0.5"),
     ],
@@ -220,6 +220,11 @@ def test_what_cannot_be_written_or_proved_is_said_before_all_else(capsys, words)
 )
 def test_times_have_three_digits(seconds, shown):
     assert schedule._time(seconds) == shown
+
+
+def test_a_price_names_its_option():
+    with pytest.raises(ValueError, match="--expand-cost: per_step is nan; give a number of at"):
+        run(*"--steps 9 --memory 100000 --strategy expand --expand-cost 1 nan".split())
 
 
 def test_expansions_are_reported(capsys):

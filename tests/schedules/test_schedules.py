@@ -261,6 +261,8 @@ def test_a_million_steps_stream(name):
         ((5, 100, "hsm", Cell(1, 3), 0), "batch is 0"),
         ((5, Units(-1), "hsm"), "units is -1 for 5 steps"),
         ((0, Units(3), "hsm"), "steps is 0"),
+        ((7, Units(5, 2**63), "msm"), f"steps is 7 with states of size {2**63}, together"),
+        ((2**62, 2**63, "hsm", Cell(5, 3)), f"steps is {2**62} with states of size 5, together"),
     ],
 )
 def test_bad_requests(arguments, words):

@@ -125,6 +125,14 @@ def test_a_loss_that_is_not_finite_says_when(corpus, model):
         Validation(corpus, 3).evaluate(cell, head, 7)
 
 
+def test_what_overflows_is_no_warning(corpus, model):
+    """Warnings are errors in the tests."""
+    cell, head = model
+    head.params["b_y"][:2] = np.finfo(np.float64).max * np.array([0.9, -0.9])
+    with pytest.raises(FloatingPointError, match="evaluation after update 7: the loss"):
+        Validation(corpus, 3).evaluate(cell, head, 7)
+
+
 @pytest.mark.parametrize(
     ("counts", "losses"),
     [
