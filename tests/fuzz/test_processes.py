@@ -12,13 +12,22 @@ from fuzz.program import Outcome, judge, records
 from membptt.training.checkpoint import load_checkpoint
 
 ONE_OF = 8  # cases: each is a process of its own
-COMMAND = [sys.executable, "-P", "-m", "membptt"]
+COMMAND = [sys.executable, "-P", "-X", "faulthandler", "-m", "membptt"]
 
 
 def process(words, **options):
     return subprocess.Popen(
         [*COMMAND, *words], stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, **options
     )
+
+
+def ended(started):
+    """Return what a process wrote until it ended, or fail with where all its threads are."""
+    try:
+        return started.communicate(timeout=120)[1].decode()
+    except subprocess.TimeoutExpired:
+        started.send_signal(signal.SIGABRT)  # faulthandler
+        raise AssertionError(started.communicate()[1].decode()) from None
 
 
 def usable(words):
@@ -50,7 +59,7 @@ def test_signals(rng, folder):
         assert b"; strategy " in started.stderr.readline()  # all is imported
         time.sleep(rng.uniform(0, 1))
         started.send_signal(number)
-        err = started.communicate(timeout=120)[1].decode()
+        err = ended(started)
     left = set(os.listdir(folder)) - before
     for name in left & {"new.npz", "best.npz"}:
         load_checkpoint(folder / name)
