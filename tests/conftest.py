@@ -3,6 +3,8 @@
 import os
 import shlex
 import shutil
+import signal
+import threading
 from dataclasses import dataclass
 
 import numpy as np
@@ -46,6 +48,13 @@ class Window:
         cell = make(self.cell.input_size, self.cell.hidden_size, self.cell.dtype, 0, backend)
         cell.params = self.cell.params
         return Window(cell, self.head, self.inputs, self.state)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def interruptible():
+    """Have SIGINT interrupt, here and in what is started: a shell's background job ignores it."""
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture
