@@ -181,8 +181,8 @@ for _name in "sum max min all any copy reshape view astype argmax".split():
     setattr(ndarray, _name, method(_name))
 
 for _name in (
-    "all arange clip concat divide empty exp isfinite isnan log mean multiply ones round sqrt "
-    "square stack sum take tanh where zeros zeros_like"
+    "all arange clip concat divide empty empty_like exp isfinite isnan log mean multiply ones "
+    "round sqrt square stack sum take tanh where zeros zeros_like"
 ).split():
     globals()[_name] = function(_name)
 

@@ -16,17 +16,19 @@ back-propagated, so there is nothing that could be sent before the end of a part
 the next part runs would save at most one of log2 N rounds where P > N, and nothing where P = N.
 """
 
+import os
 from dataclasses import replace
 
 import numpy as np
 
-from membptt.arrays import from_host, namespace, to_host
+from membptt.arrays import from_host, namespace, on_device, synchronize, to_host
 from membptt.checks import integer
 from membptt.kernels.threads import most_stated
 
 # Set by mpirun of Open MPI, MPICH and others, and by srun.
 SIZES = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMIX_SIZE")
 REDUCTIONS = ("tree", "all-reduce")
+CUDA_AWARE = "MEMBPTT_MPI_CUDA"
 
 
 def communicator():
@@ -48,6 +50,20 @@ def communicator():
             "pip install 'membptt[mpi]', or start one process"
         ) from None
     return MPI.COMM_WORLD
+
+
+def reads_devices():
+    """Return whether MPI is said to read a device's memory itself: it cannot be asked.
+
+    Raises
+    ------
+    ValueError
+        If the variable holds neither 0 nor 1.
+    """
+    stated = os.environ.get(CUDA_AWARE, "0")
+    if stated not in ("0", "1"):
+        raise ValueError(f"{CUDA_AWARE} is {stated!r}; give 1 if MPI is CUDA-aware, else 0")
+    return stated == "1"
 
 
 class Parts:
@@ -74,7 +90,8 @@ class Parts:
     Raises
     ------
     ValueError
-        If P is no power of two, does not divide the batch, or the processes do not divide P.
+        If P is no power of two, does not divide the batch, or the processes do not divide P; or
+        see `reads_devices`.
     """
 
     def __init__(self, parts, batch, comm=None, reduction="tree"):
@@ -91,6 +108,7 @@ class Parts:
             raise ValueError(
                 f"parts is {parts} for {self.size} processes; give as many parts, or a multiple"
             )
+        self.direct = reads_devices()
         self.count = parts
         self.rows = batch // parts
         each = parts // self.size
@@ -178,17 +196,24 @@ class Parts:
 
     def exchanged(self, array, partner):
         """Give `partner` the array and return the one that it has."""
-        mine = to_host(array)  # few MPIs read a device's memory
-        theirs = np.empty_like(mine)
+        mine = self.readable(array)
+        theirs = namespace(mine).empty_like(mine)
         self.comm.Sendrecv(mine, partner, recvbuf=theirs, source=partner)
         return from_host(theirs, namespace(array))
 
     def all_reduced(self, array):
         """Return the sum over the processes in whatever order MPI adds."""
-        mine = to_host(array)
-        found = np.empty_like(mine)
+        mine = self.readable(array)
+        found = namespace(mine).empty_like(mine)
         self.comm.Allreduce(mine, found)
         return from_host(found, namespace(array))
+
+    def readable(self, array):
+        """Return the array where MPI can read it: few can on a device, which is waited for."""
+        if not (self.direct and on_device(array)):
+            return to_host(array)
+        synchronize(namespace(array))
+        return array
 
     @property
     def own(self):

@@ -21,6 +21,7 @@ class Threads:
         self.size = size
         self.barrier = threading.Barrier(size)
         self.board = {}
+        self.kinds = set()
 
     def run(self, work):
         """Call work(comm) in every thread; return what each returned."""
@@ -47,6 +48,10 @@ class Rank:
     def Get_size(self):
         return self.world.size
 
+    def seen(self, array):
+        """Note whose arrays MPI is given."""
+        self.world.kinds.add(type(array))
+
     def allgather(self, thing):
         self.world.board[self.rank] = thing
         self.world.barrier.wait()
@@ -55,11 +60,13 @@ class Rank:
         return found
 
     def Sendrecv(self, array, partner, recvbuf, source):
-        assert partner == source and type(array) is type(recvbuf) is np.ndarray
+        assert partner == source and type(array) is type(recvbuf)
+        self.seen(array)
         recvbuf[...] = self.allgather(array.copy())[partner]
 
     def Allreduce(self, array, found):
-        assert type(array) is type(found) is np.ndarray
+        assert type(array) is type(found)
+        self.seen(array)
         found[...] = sum(reversed(self.allgather(array.copy())))
 
 
@@ -136,10 +143,12 @@ def test_bits_for_one_two_and_four_processes():
     assert len(found) == 1
 
 
+@pytest.mark.parametrize("aware", ["0", "1"])
 @pytest.mark.parametrize("reduction", ["tree", "all-reduce"])
-def test_gradients_on_a_device_go_by_way_of_the_host(monkeypatch, reduction):
+def test_gradients_on_a_device_go_by_way_of_the_host_or_as_they_are(monkeypatch, reduction, aware):
     import standin
 
+    monkeypatch.setenv("MEMBPTT_MPI_CUDA", aware)
     monkeypatch.setattr(arrays, "device_module", standin.device_module)
     *_, inputs, targets, state = problem()
 
@@ -155,7 +164,16 @@ def test_gradients_on_a_device_go_by_way_of_the_host(monkeypatch, reduction):
         return [arrays.to_host(array).tobytes() for array in found]
 
     wanted = ran(2, lambda comm: work(comm, "numpy"))
-    assert ran(2, lambda comm: work(comm, "cupy")) == wanted
+    world = Threads(2)
+    assert world.run(lambda comm: work(comm, "cupy")) == wanted
+    on_host = {np.ndarray}
+    assert world.kinds == ({arrays.array_module("cupy").ndarray} if aware == "1" else on_host)
+
+
+def test_what_mpi_can_read_is_0_or_1(monkeypatch):
+    monkeypatch.setenv("MEMBPTT_MPI_CUDA", "yes")
+    with pytest.raises(ValueError, match="MEMBPTT_MPI_CUDA is 'yes'; give 1 if MPI is CUDA-aware"):
+        Parts(2, 8)
 
 
 @pytest.mark.parametrize(
