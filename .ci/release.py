@@ -16,6 +16,7 @@ import subprocess
 import sys
 import tempfile
 import tomllib
+from itertools import product
 from pathlib import Path
 from zipfile import ZipFile
 
@@ -24,6 +25,10 @@ OLDEST = 11  # requires-python, checked below
 NEWEST = 19  # names to look for; those that are not on this machine are passed over
 SHORT = ("test_memory.py", "test_files.py", "cells/test_cells.py", "schedules/test_replay.py")
 GENERATED = re.compile(r"/_\w+\.c$")
+PROBE = """
+import ensurepip, sys, sysconfig, venv
+print(sys.version_info[1], "t" if sysconfig.get_config_var("Py_GIL_DISABLED") else "")
+"""
 IMPORTS = """
 import importlib, pkgutil, membptt
 for found in pkgutil.walk_packages(membptt.__path__, "membptt."):
@@ -41,12 +46,14 @@ def run(*command, **options):
 
 
 def pythons():
-    """Yield the supported interpreters of this machine, one a version, oldest first."""
-    for minor in range(OLDEST, NEWEST + 1):
-        for path in candidates(f"python3.{minor}"):
-            probe = [path, "-c", "import sys, venv, ensurepip; print(sys.version_info[1])"]
-            found = subprocess.run(probe, capture_output=True, text=True)
-            if found.returncode == 0 and int(found.stdout) == minor:
+    """Yield the supported interpreters of this machine, one a version, oldest first.
+
+    A "t" behind the version's number names a free-threaded one, which takes another wheel.
+    """
+    for minor, kind in product(range(OLDEST, NEWEST + 1), ("", "t")):
+        for path in candidates(f"python3.{minor}{kind}"):
+            found = subprocess.run([path, "-c", PROBE], capture_output=True, text=True)
+            if found.returncode == 0 and found.stdout.split() == [str(minor), *kind]:
                 yield path
                 break
 
@@ -56,7 +63,7 @@ def candidates(name):
     if path := shutil.which(name):
         yield path
     root = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"))
-    version = name.removeprefix("python")
+    version = name.removeprefix("python").removesuffix("t")
     yield from map(str, sorted(root.glob(f"versions/{version}.*/bin/{name}"), reverse=True))
 
 

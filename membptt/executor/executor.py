@@ -85,6 +85,11 @@ class Executor:
         If the schedule was planned for states of other sizes, or the backend cannot run it.
     TypeError
         If `cell` or `schedule` is something else.
+
+    Notes
+    -----
+    It runs one window at a time: give each thread an Executor of its own. Cell, head and schedule
+    may be the same for all, as long as no thread changes a parameter or the cell's noise meanwhile.
     """
 
     def __init__(
