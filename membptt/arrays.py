@@ -10,14 +10,14 @@ import sys
 
 import numpy as np
 
+from membptt.checks import one_of
+
 BACKENDS = ("numpy", "cython", "cupy")
 
 
 def check_backend(backend):
     """Return the backend's name, or raise a ValueError unless it is one of `BACKENDS`."""
-    if backend not in BACKENDS:
-        raise ValueError(f"backend is {backend!r}; give one of {', '.join(BACKENDS)}")
-    return backend
+    return one_of("backend", backend, BACKENDS)
 
 
 def array_module(backend):

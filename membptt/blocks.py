@@ -34,11 +34,17 @@ def sequence(name, source, count=None):
     Raises
     ------
     TypeError
-        If it lies on a device: sequences stay on the host and are sent in blocks.
+        If it lies on a device: sequences stay on the host and are sent in blocks. If it is a masked
+        array: nothing here would heed the mask.
     """
     if on_device(source):
         raise TypeError(
             f"{name} lie on a device; give a NumPy array, {name}.get(): steps are sent in blocks"
+        )
+    if isinstance(source, np.ma.MaskedArray):
+        raise TypeError(
+            f"{name} are a masked array, whose mask would be lost; give {name}.data, steps without "
+            "loss as head.with_targets(..., mask=mask), and where rows end as lengths="
         )
     if isinstance(source, np.ndarray):
         return np.asarray(source)

@@ -3,6 +3,7 @@
 import math
 import numbers
 import operator
+import reprlib
 import sys
 
 import numpy as np
@@ -10,6 +11,29 @@ import numpy as np
 DTYPES = ("float32", "float64")
 MOST = 2**31 - 1  # of a size, so that arrays and compiled code can count what several make
 CHECKED = 2**16  # elements under a mask that are checked at a time, over a copy
+
+
+class Short(reprlib.Repr):
+    """The representation of a user's value in an error: one line, whatever the value is."""
+
+    def __init__(self):
+        super().__init__()
+        self.maxlevel = 3
+        self.maxstring = self.maxother = self.maxlong = 200
+
+    def repr1(self, x, level):
+        """Return it for any type; an array is its type and its shape."""
+        shape = getattr(x, "shape", None)
+        if isinstance(shape, tuple) and shape and hasattr(x, "dtype"):
+            return f"<{x.dtype} array of shape {shape}>"
+        return " ".join(super().repr1(x, level).split())
+
+    def repr_int(self, x, level):
+        """Return it for a whole number, whose digits Python refuses to write if they are many."""
+        return super().repr_int(x, level) if x.bit_length() < 10_000 else "a very long number"
+
+
+shown = Short().repr
 
 
 def integer(name, value, *, minimum=None, maximum=None):
@@ -32,21 +56,21 @@ def integer(name, value, *, minimum=None, maximum=None):
         If it is not whole, below `minimum` or above `maximum`.
     """
     if isinstance(value, bool | np.bool_):
-        raise TypeError(f"{name} is {value!r}, a truth value; give a whole number")
+        raise TypeError(f"{name} is {shown(value)}, a truth value; give a whole number")
     if isinstance(value, numbers.Real) and not isinstance(value, numbers.Integral):
         if not math.isfinite(value) or value != int(value):
-            raise ValueError(f"{name} is {value!r}; give a whole number")
+            raise ValueError(f"{name} is {shown(value)}; give a whole number")
         value = int(value)
     try:
         whole = operator.index(value)
     except TypeError:
         raise TypeError(
-            f"{name} is {value!r}, of type {type(value).__name__}; give a whole number"
+            f"{name} is {shown(value)}, of type {type(value).__name__}; give a whole number"
         ) from None
     if minimum is not None and whole < minimum:
-        raise ValueError(f"{name} is {whole}; give at least {minimum}")
+        raise ValueError(f"{name} is {shown(whole)}; give at least {minimum}")
     if maximum is not None and whole > maximum:
-        raise ValueError(f"{name} is {whole}; give at most {maximum}")
+        raise ValueError(f"{name} is {shown(whole)}; give at most {maximum}")
     return whole
 
 
@@ -55,7 +79,7 @@ def number(name, value):
     try:
         return float(value)
     except (TypeError, ValueError, OverflowError):
-        raise TypeError(f"{name} is {value!r}; give a number") from None
+        raise TypeError(f"{name} is {shown(value)}; give a number") from None
 
 
 def at_least(name, value, least):
@@ -83,6 +107,13 @@ def fraction(name, value):
     return value
 
 
+def one_of(name, value, known):
+    """Return `value` if it is one of the names `known`, or raise a ValueError that lists them."""
+    if not isinstance(value, str) or value not in known:
+        raise ValueError(f"{name} is {shown(value)}; give one of {', '.join(known)}")
+    return value
+
+
 def check_dtype(dtype):
     """Return the numpy dtype, or raise a ValueError unless it is float32 or float64."""
     try:
@@ -90,7 +121,7 @@ def check_dtype(dtype):
     except TypeError:
         found = None
     if found is None or found.name not in DTYPES:
-        raise ValueError(f"dtype is {dtype!r}; give one of {', '.join(DTYPES)}")
+        raise ValueError(f"dtype is {shown(dtype)}; give one of {', '.join(DTYPES)}")
     return np.dtype(found.name)  # the machine's own byte order: compiled code reads no other
 
 
@@ -151,5 +182,5 @@ def sizes(name, value):
         If one of them is not a whole number from 1 on.
     """
     if isinstance(value, str) or not hasattr(value, "__iter__"):
-        raise TypeError(f"{name} is {value!r}; give a tuple of sizes, like (32,)")
+        raise TypeError(f"{name} is {shown(value)}; give a tuple of sizes, like (32,)")
     return tuple(integer(name, size, minimum=1) for size in value)

@@ -20,12 +20,13 @@ import numpy as np
 
 from membptt.arrays import from_host, namespace, to_host
 from membptt.cells import GRU, LSTM, RNN, Cell, Stack
-from membptt.checks import mapping
+from membptt.checks import mapping, shown
 from membptt.files import read_arrays, replacing, write_arrays
 from membptt.types import FilePath, Params
 
 HEADER = 4096  # bytes, and seldom more than 128, before an array in .npz
 KINDS = {1: RNN, 3: GRU, 4: LSTM}  # by the number of gates
+WANTED = "give an RNN, GRU or LSTM, or a Stack of one of them"
 
 
 def to_torch(cell: Cell | Sequence[Cell]) -> Params:
@@ -57,12 +58,12 @@ def to_torch(cell: Cell | Sequence[Cell]) -> Params:
     if isinstance(cell, Sequence):
         return pair_to_torch(cell)
     if not isinstance(cell, Cell):
-        raise TypeError(f"cell is {cell!r}; give an RNN, GRU or LSTM, or a Stack of one of them")
+        raise TypeError(f"cell is {shown(cell)}; {WANTED}")
     layers = cell.layers if isinstance(cell, Stack) else [cell]
     if len({(type(layer), layer.hidden_size) for layer in layers}) > 1:
-        raise ValueError(f"cell is {cell!r}; PyTorch's layers are of one kind and one size")
+        raise ValueError(f"cell is {shown(cell)}; PyTorch's layers are of one kind and one size")
     if type(layers[0]) not in KINDS.values():
-        raise ValueError(f"cell is {cell!r}; give an RNN, GRU or LSTM, or a Stack of one of them")
+        raise ValueError(f"cell is {shown(cell)}; {WANTED}")
     found: Params = {}
     for number, layer in enumerate(layers):
         p = {name: to_host(value) for name, value in layer.params.items()}
@@ -83,8 +84,8 @@ def pair_to_torch(cells):
     sizes = [(type(cell), cell.input_size, cell.hidden_size) for cell in cells]
     if len(cells) != 2 or sizes[0] != sizes[1] or isinstance(cells[0], Stack):
         raise ValueError(
-            f"cell is {cells!r}; PyTorch has modules for two directions of one kind and one size, "
-            "and no pair of cells for more than one layer"
+            f"cell is {shown(cells)}; PyTorch has modules for two directions of one kind and one "
+            "size, and no pair of cells for more than one layer"
         )
     forward, backward = map(to_torch, cells)
     return forward | {f"{name}_reverse": value for name, value in backward.items()}

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Set
 import numpy as np
 
 from membptt.arrays import from_host, namespace
-from membptt.checks import MOST, integer
+from membptt.checks import MOST, integer, shown
 
 
 class Lengths:
@@ -55,8 +55,8 @@ class Lengths:
             numbers = list(lengths)
         except TypeError:
             raise TypeError(
-                f"{name} are {lengths!r}; give a list or an array of whole numbers, one for each "
-                "row"
+                f"{name} are {shown(lengths)}; give a list or an array of whole numbers, one for "
+                "each row"
             ) from None
         if not numbers:
             raise ValueError(f"{name} are empty; give one for each row")

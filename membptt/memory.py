@@ -8,7 +8,7 @@ import math
 import re
 from dataclasses import dataclass
 
-from membptt.checks import integer
+from membptt.checks import integer, shown
 
 _PREFIXES = "KMGTP"
 _FACTORS = {"": 1, "B": 1}
@@ -16,7 +16,8 @@ for _power, _prefix in enumerate(_PREFIXES, start=1):
     _FACTORS[f"{_prefix}B"] = 1000**_power
     _FACTORS[f"{_prefix}IB"] = 1024**_power
 
-_AMOUNT = re.compile(r"\s*([+-]?(?:\d[\d_,]*)(?:\.\d+)?)\s*([A-Za-z]*)\s*")
+# Commas only between groups of three digits: "1,5 GB" means 1.5 to half of the world.
+_AMOUNT = re.compile(r"\s*([+-]?(?:\d{1,3}(?:,\d{3})+|\d[\d_]*)(?:\.\d+)?)\s*([A-Za-z]*)\s*")
 
 
 def parse_bytes(amount: str | int, name: str = "memory") -> int:
@@ -41,25 +42,25 @@ def parse_bytes(amount: str | int, name: str = "memory") -> int:
 
     Examples
     --------
-    >>> parse_bytes("2 MiB"), parse_bytes("2 MB"), parse_bytes(512)
-    (2097152, 2000000, 512)
+    >>> parse_bytes("2 MiB"), parse_bytes("2 MB"), parse_bytes(512), parse_bytes("1,536")
+    (2097152, 2000000, 512, 1536)
     """
     if not isinstance(amount, str):
         return integer(f"{name} in bytes", amount, minimum=1)
     match = _AMOUNT.fullmatch(amount)
     if match is None or (factor := _FACTORS.get(match.group(2).upper())) is None:
         raise ValueError(
-            f"{name} is {amount!r}; give bytes with one of the units B, kB, KiB, MB, MiB, GB, GiB, "
-            'for example "2 MiB"'
+            f"{name} is {shown(amount)}; give bytes with one of the units B, kB, KiB, MB, MiB, GB, "
+            'GiB, for example "2 MiB"'
         )
     number = match.group(1).replace(",", "").replace("_", "")
     whole, _, fraction = number.partition(".")
     scaled = int(whole + fraction) * factor  # exact: no float on the way
     nbytes, rest = divmod(scaled, 10 ** len(fraction))
     if rest:
-        raise ValueError(f"{name} is {amount!r}, which is not a whole number of bytes")
+        raise ValueError(f"{name} is {shown(amount)}, which is not a whole number of bytes")
     if nbytes < 1:
-        raise ValueError(f"{name} is {amount!r}; give at least 1 byte")
+        raise ValueError(f"{name} is {shown(amount)}; give at least 1 byte")
     return nbytes
 
 

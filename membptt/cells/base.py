@@ -18,7 +18,7 @@ import numpy as np
 
 from membptt.arrays import add_rows, array_module, check_backend, from_host, namespace
 from membptt.cells.noise import Noise
-from membptt.checks import MOST, check_dtype, integer
+from membptt.checks import MOST, check_dtype, integer, shown
 from membptt.types import Array, State
 
 
@@ -244,6 +244,12 @@ class Cell:
         """Add what this step's deltas give to the derivative by x [B, I], unless that is None."""
         if dx is not None:
             dx += da @ self.params["W_x"].T
+
+
+def check_cell(cell, name="cell"):
+    """Raise a TypeError unless `cell`, which the user calls `name`, is one."""
+    if not isinstance(cell, Cell):
+        raise TypeError(f"{name} is {shown(cell)}; give a cell such as mb.LSTM(...)")
 
 
 def columns(a, count):

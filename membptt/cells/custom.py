@@ -17,7 +17,7 @@ import numpy as np
 
 from membptt.arrays import array_module
 from membptt.cells.base import Cell
-from membptt.checks import check_dtype, integer, mapping, sizes
+from membptt.checks import check_dtype, integer, mapping, shown, sizes
 from membptt.types import Array, Params, State
 
 
@@ -86,7 +86,9 @@ class Custom(Cell):
         backend: str = "numpy",
     ) -> None:
         if backend not in ("numpy", "cupy"):
-            raise ValueError(f"backend is {backend!r}; your own functions run on numpy or cupy")
+            raise ValueError(
+                f"backend is {shown(backend)}; your own functions run on numpy or cupy"
+            )
         self.functions = forward_step, backward_step, state_after
         self.backend = backend
         xp = array_module(backend)

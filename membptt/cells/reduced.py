@@ -29,6 +29,7 @@ from membptt.cells.lstm import LSTM
 from membptt.cells.packing import FORMATS, ROWS, SIGNED, UNIT, decode, encode, layout
 from membptt.cells.rnn import RNN
 from membptt.cells.stack import Stack
+from membptt.checks import one_of, shown
 from membptt.types import Array, Params, State
 
 # What is kept reduced of each kind's internal state, and what is known of its values.
@@ -94,17 +95,16 @@ class Reduced(Cell):
     def __init__(self, cell: Cell, internal: str) -> None:
         if isinstance(cell, Stack):
             raise TypeError(
-                f"cell is {cell!r}; reduce its layers: mb.Stack([mb.Reduced(layer, ...), ...])"
+                f"cell is {shown(cell)}; reduce its layers: mb.Stack([mb.Reduced(layer, ...), ...])"
             )
         if type(cell) not in KEPT:
-            raise TypeError(f"cell is {cell!r}; give an RNN, GRU or LSTM")
+            raise TypeError(f"cell is {shown(cell)}; give an RNN, GRU or LSTM")
         if cell.own_code:
             raise ValueError(
-                f"internal is {internal!r} for {cell!r}, whose options keep other arrays; leave "
-                "one of them out"
+                f"internal is {shown(internal)} for {shown(cell)}, whose options keep other "
+                "arrays; leave one of them out"
             )
-        if internal not in FORMATS:
-            raise ValueError(f"internal is {internal!r}; give one of {', '.join(FORMATS)}")
+        one_of("internal", internal, FORMATS)
         self.cell = copy.copy(cell)
         self.internal = internal
         self.input_size, self.hidden_size = cell.input_size, cell.hidden_size

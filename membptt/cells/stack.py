@@ -18,10 +18,10 @@ from types import SimpleNamespace
 import numpy as np
 
 from membptt.arrays import namespace
-from membptt.cells.base import Cell
+from membptt.cells.base import Cell, check_cell
 from membptt.cells.custom import Custom
 from membptt.cells.noise import Noise
-from membptt.checks import integer
+from membptt.checks import integer, shown
 from membptt.types import Array, Params, State
 
 
@@ -61,7 +61,7 @@ class Stack(Cell):
 
     def __init__(self, layers: Sequence[Cell], dropout: float = 0.0, seed: int = 0) -> None:
         if not isinstance(layers, Iterable):
-            raise TypeError(f"layers is {layers!r}; give a list of cells")
+            raise TypeError(f"layers is {shown(layers)}; give a list of cells")
         layers = list(layers)
         check_layers(layers)
         self.noise = Noise(dropout=dropout, seed=integer("seed", seed, minimum=0))
@@ -335,8 +335,9 @@ def check_layers(layers):
     if not layers:
         raise ValueError("layers is empty; give at least one cell")
     for number, layer in enumerate(layers):
-        if not isinstance(layer, Cell) or isinstance(layer, Stack):
-            raise TypeError(f"layer {number} is {layer!r}; give a cell such as mb.LSTM(...)")
+        check_cell(layer, f"layer {number}")
+        if isinstance(layer, Stack):
+            raise TypeError(f"layer {number} is a Stack; give its layers one by one")
         for name in ("dtype", "backend"):
             mine, first = getattr(layer, name), getattr(layers[0], name)
             if mine != first:

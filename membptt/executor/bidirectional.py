@@ -24,12 +24,12 @@ import numpy as np
 
 from membptt.arrays import all_finite, array_module, from_host, namespace
 from membptt.blocks import Blocks
-from membptt.cells import Cell
+from membptt.cells.base import Cell, check_cell
+from membptt.checks import shown
 from membptt.executor.evaluate import hidden_states
 from membptt.executor.executor import Executor
 from membptt.executor.result import BidirectionalResult, Stats
 from membptt.executor.window import (
-    check_cell,
     check_head_lengths,
     check_inputs,
     check_window,
@@ -144,7 +144,7 @@ def run(cell, plan, window, threads, kept):
 def pair(name, values):
     """Return the two values, or raise."""
     if not isinstance(values, tuple | list) or len(values) != 2:
-        raise TypeError(f"{name} is {values!r}; give a pair, the forward cell's first")
+        raise TypeError(f"{name} is {shown(values)}; give a pair, the forward cell's first")
     return tuple(values)
 
 
@@ -164,7 +164,7 @@ def check_together(cells, head, steps, batch):
     forward, backward = cells
     if not hasattr(head, "loss_of"):
         raise TypeError(
-            f"head is {head!r}; give a SoftmaxHead or LinearHead with its targets, as "
+            f"head is {shown(head)}; give a SoftmaxHead or LinearHead with its targets, as "
             "head.with_targets(targets)"
         )
     wanted = forward.hidden_size + backward.hidden_size

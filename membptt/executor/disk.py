@@ -11,10 +11,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from membptt.arrays import array_module
-from membptt.cells import Cell
+from membptt.cells.base import Cell, check_cell
 from membptt.executor._spill import Spill, spill_file
 from membptt.executor.measure import forward_seconds
-from membptt.executor.window import check_cell
 from membptt.memory import parse_bytes
 from membptt.schedules import Schedule, schedule
 from membptt.solver.disk import shortest_interval

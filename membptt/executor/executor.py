@@ -11,8 +11,8 @@ import time
 import numpy as np
 
 from membptt.arrays import array_module
-from membptt.cells import Cell
-from membptt.checks import integer
+from membptt.cells.base import Cell, check_cell
+from membptt.checks import integer, shown
 from membptt.executor import _executor, _lookahead, readable  # type: ignore[attr-defined]
 from membptt.executor._spill import Spill
 from membptt.executor.arena import Arena, PackedArena, SlotArena
@@ -27,7 +27,6 @@ from membptt.executor.chain import (
 from membptt.executor.result import Result, Stats
 from membptt.executor.tier import HostTier
 from membptt.executor.window import (
-    check_cell,
     check_finite,
     check_inputs,
     check_window,
@@ -108,7 +107,7 @@ class Executor:
         check_cell(cell)
         if not isinstance(schedule, AnySchedule):
             raise TypeError(
-                f"schedule is {schedule!r}; give one that mb.schedule(steps, memory, ...) made"
+                f"schedule is {shown(schedule)}; give one that mb.schedule(steps, memory, ...) made"
             )
         check_runs_on(cell.backend, schedule, disk)
         self.cell = cell

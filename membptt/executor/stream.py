@@ -20,6 +20,7 @@ from numpy.typing import ArrayLike
 
 from membptt.arrays import array_module
 from membptt.cells import Cell
+from membptt.checks import shown
 from membptt.executor import _executor, readable  # type: ignore[attr-defined]
 from membptt.executor.arena import HiddenSlots
 from membptt.executor.chain import Team, device_peak, make_chain, runs_compiled
@@ -217,5 +218,7 @@ def budget(memory, least):
     """Return the bytes that `memory` states, or say that they are too few."""
     nbytes = parse_bytes(memory)
     if nbytes < least:
-        raise ValueError(f"memory is {memory!r}, {nbytes} bytes; a stream needs at least {least}")
+        raise ValueError(
+            f"memory is {shown(memory)}, {nbytes} bytes; a stream needs at least {least}"
+        )
     return nbytes

@@ -7,8 +7,9 @@ import numpy as np
 
 from membptt.arrays import all_finite, array_module, from_host
 from membptt.blocks import sequence
-from membptt.cells import Cell, Custom
-from membptt.checks import check_tokens
+from membptt.cells import Custom
+from membptt.cells.base import check_cell
+from membptt.checks import check_tokens, shown
 from membptt.lengths import check_lengths
 
 
@@ -36,12 +37,6 @@ def check_inputs(cell, inputs, lengths=None):
     if inputs.dtype != cell.dtype:
         raise TypeError(f"inputs are {inputs.dtype}; {wanted}")
     return inputs
-
-
-def check_cell(cell):
-    """Raise a TypeError unless `cell` is one."""
-    if not isinstance(cell, Cell):
-        raise TypeError(f"cell is {cell!r}; give a cell such as mb.LSTM(...)")
 
 
 def room_for_input_grads(cell, inputs):
@@ -100,11 +95,13 @@ def check_window(cell, inputs, head, state, steps, batch, lengths=None):
             "as the cell's"
         )
     check_params(cell)
-    if state is None:
-        return cell.zero_state(batch)
-    if not isinstance(state, Iterable):
-        raise TypeError(f"state is {state!r}; give a tuple of arrays, such as result.state")
-    state = tuple(from_host(array, xp) for array in state)
+    return cell.zero_state(batch) if state is None else check_state(cell, state, batch)
+
+
+def check_state(cell, state, batch):
+    """Return a hidden state in arrays of the cell's backend, or say what does not fit the cell."""
+    xp = array_module(cell.backend)
+    state = tuple(from_host(array, xp) for array in iterated(state))
     expected = cell.hidden_shapes(batch)
     if [array.shape for array in state] != expected:
         raise ValueError(
@@ -117,12 +114,19 @@ def check_window(cell, inputs, head, state, steps, batch, lengths=None):
     return state
 
 
+def iterated(state):
+    """Return a hidden state if it holds several arrays, or raise a TypeError."""
+    if not isinstance(state, Iterable):
+        raise TypeError(f"state is {shown(state)}; give a tuple of arrays, such as result.state")
+    return state
+
+
 def check_head(head, cell):
     """Raise unless `head` is one, its parameters fit, and compiled code may read its targets."""
     if not hasattr(head, "forward_backward"):
         raise TypeError(
-            f"head is {head!r}; give head.with_targets(targets), or an object of yours with params "
-            "and forward_backward(step, h, grads)"
+            f"head is {shown(head)}; give head.with_targets(targets), or an object of yours with "
+            "params and forward_backward(step, h, grads)"
         )
     shared = set(head.params) & set(cell.params)
     if shared:
@@ -131,7 +135,9 @@ def check_head(head, cell):
     if kernel is None:
         return
     if kernel not in ("softmax", "squared_error") or not hasattr(head, "head"):
-        raise ValueError(f"the head's kernel is {kernel!r}; a head of your own has kernel None")
+        raise ValueError(
+            f"the head's kernel is {shown(kernel)}; a head of your own has kernel None"
+        )
     outputs = head.head.outputs
     for name, shape in (("W_y", (head.head.hidden_size, outputs)), ("b_y", (outputs,))):
         if head.params[name].shape != shape:

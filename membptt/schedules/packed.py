@@ -15,7 +15,8 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from membptt.cells import Cell
+from membptt.cells.base import Cell, check_cell
+from membptt.checks import shown
 from membptt.lengths import Lengths
 from membptt.memory import parse_bytes
 from membptt.schedules._emit import Emitter
@@ -163,8 +164,7 @@ def packed_schedule(lengths: RowLengths, memory: str | int, cell: Cell) -> Packe
     """
     batch_of = Lengths(lengths)
     budget = parse_bytes(memory)
-    if not isinstance(cell, Cell):
-        raise TypeError(f"cell is {cell!r}; give a cell such as mb.LSTM(...)")
+    check_cell(cell)
     if batch_of.steps > MOST_STEPS:
         raise ValueError(
             f"lengths[{int(batch_of.order[0])}], the largest, is {batch_of.steps}; give at most "
@@ -173,7 +173,7 @@ def packed_schedule(lengths: RowLengths, memory: str | int, cell: Cell) -> Packe
     hidden, internal = batch_of.sizes(cell)
     if budget < internal[0]:
         raise ValueError(
-            f"memory is {memory!r}, {budget} bytes; a batch of {batch_of.batch} rows needs at "
+            f"memory is {shown(memory)}, {budget} bytes; a batch of {batch_of.batch} rows needs at "
             f"least {internal[0]} bytes, one internal state"
         )
     plans = candidates(batch_of, budget, hidden, internal, cell)

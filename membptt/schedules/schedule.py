@@ -8,7 +8,7 @@ from typing import Any, Self
 import numpy as np
 
 from membptt.cells import Cell
-from membptt.checks import at_least, integer
+from membptt.checks import at_least, integer, one_of, shown
 from membptt.files import replacing
 from membptt.memory import Units, parse_bytes
 from membptt.schedules._emit import DiskEmitter, Emitter, Meter
@@ -151,8 +151,7 @@ class Schedule:
         sizes = Sizes(
             integer("hidden", hidden, minimum=1), integer("internal", internal, minimum=1)
         )
-        if unit not in ("units", "bytes"):
-            raise ValueError(f'unit is {unit!r}; give "units" or "bytes"')
+        one_of("unit", unit, ("units", "bytes"))
         actions = list(actions)
         done = replay(actions, steps, sizes.hidden, sizes.internal, budget)
         rows = np.array([action.row for action in actions], np.int64)
@@ -501,7 +500,9 @@ def schedule(
     options = {"interval": interval, "expand_cost": expand_cost}
     if isinstance(memory, Units):
         if cell is not None:
-            raise ValueError(f"memory is {memory!r} with a cell; give bytes, or leave cell out")
+            raise ValueError(
+                f"memory is {shown(memory)} with a cell; give bytes, or leave cell out"
+            )
         sizes, unit = state_sizes(alpha=memory.alpha)
         steps, units = integer("steps", steps), memory.count
         planned = plan(steps, units, chosen, sizes, **options)
@@ -509,7 +510,9 @@ def schedule(
     else:
         budget = parse_bytes(memory)
         if cell is None:
-            raise ValueError(f"memory is {memory!r} without a cell; give cell=, or Units(n, alpha)")
+            raise ValueError(
+                f"memory is {shown(memory)} without a cell; give cell=, or Units(n, alpha)"
+            )
         sizes, unit = state_sizes(cell, batch)
         steps = integer("steps", steps, minimum=1)
         planner = chosen if budget < steps * sizes.internal else STRATEGIES["full"]
@@ -517,7 +520,7 @@ def schedule(
         least = planner.least_budget(steps, sizes)
         if budget < least:
             raise ValueError(
-                f"memory is {memory!r}, {budget} bytes; strategy {chosen.name} needs at least "
+                f"memory is {shown(memory)}, {budget} bytes; strategy {chosen.name} needs at least "
                 f"{least} bytes for {steps} steps"
             )
         units = planner.units(steps, budget, sizes)
@@ -529,7 +532,7 @@ def state_sizes(cell=None, batch=1, alpha=1):
     """Return the `Sizes` of saved states, and their unit: "bytes" with a cell, else "units"."""
     if cell is None:
         return Sizes(1, integer("alpha", alpha, minimum=1)), "units"
-    if not hasattr(cell, "hidden_nbytes"):
-        raise TypeError(f"cell is {cell!r}; give a cell such as mb.LSTM(...)")
+    if isinstance(cell, type) or not hasattr(cell, "hidden_nbytes"):
+        raise TypeError(f"cell is {shown(cell)}; give a cell such as mb.LSTM(...)")
     batch = integer("batch", batch, minimum=1)
     return Sizes(cell.hidden_nbytes(batch), cell.internal_nbytes(batch)), "bytes"

@@ -6,7 +6,7 @@ from math import floor
 
 import numpy as np
 
-from membptt.checks import at_least, integer
+from membptt.checks import at_least, integer, one_of
 from membptt.memory import Units
 from membptt.schedules.schedule import state_sizes
 from membptt.solver.strategies import ONE_LANE, check_full, find_strategy
@@ -122,8 +122,7 @@ def cheapest_budget(
     Units(count=77, alpha=3)
     """
     steps = integer("steps", steps, minimum=1)
-    if strategy not in ONE_LANE:
-        raise ValueError(f"strategy is {strategy!r}; give one of {', '.join(ONE_LANE)}")
+    one_of("strategy", strategy, ONE_LANE)
     max_slowdown = at_least("max_slowdown", max_slowdown, 1)
     backward_ratio = at_least("backward_ratio", backward_ratio, 0)
     chosen = find_strategy(strategy)

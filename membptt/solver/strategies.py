@@ -12,7 +12,7 @@ from math import comb, gcd, isqrt
 
 import numpy as np
 
-from membptt.checks import integer
+from membptt.checks import integer, one_of
 from membptt.memory import format_bytes
 from membptt.solver import _expand, _solver
 from membptt.solver.bounds import EXACT, NearOptimalRule
@@ -492,10 +492,7 @@ ONE_LANE = {
 
 def find_strategy(name):
     """Return the strategy called `name`, or say which there are."""
-    try:
-        return STRATEGIES[name]
-    except (KeyError, TypeError):
-        raise ValueError(f"strategy is {name!r}; give one of {', '.join(STRATEGIES)}") from None
+    return STRATEGIES[one_of("strategy", name, STRATEGIES)]
 
 
 def binomial_cost(t, s):

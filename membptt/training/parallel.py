@@ -22,7 +22,7 @@ from dataclasses import replace
 import numpy as np
 
 from membptt.arrays import from_host, namespace, on_device, synchronize, to_host
-from membptt.checks import integer
+from membptt.checks import integer, one_of
 from membptt.kernels.threads import most_stated
 
 # Set by mpirun of Open MPI, MPICH and others, and by srun.
@@ -102,8 +102,7 @@ class Parts:
             raise ValueError(f"parts is {parts}; give a power of two")
         if batch % parts:
             raise ValueError(f"parts is {parts}, batch {batch}; give parts that divide the batch")
-        if reduction not in REDUCTIONS:
-            raise ValueError(f"reduction is {reduction!r}; give one of {', '.join(REDUCTIONS)}")
+        one_of("reduction", reduction, REDUCTIONS)
         if parts % self.size:
             raise ValueError(
                 f"parts is {parts} for {self.size} processes; give as many parts, or a multiple"

@@ -13,7 +13,7 @@ between updates, so training that is interrupted and resumed sees the same rates
 import math
 from dataclasses import dataclass
 
-from membptt.checks import integer, positive
+from membptt.checks import integer, one_of, positive
 
 DECAYS = ("constant", "cosine", "exponential")
 
@@ -56,8 +56,7 @@ class LearningRate:
     def __post_init__(self):
         positive("learning_rate", self.peak)
         integer("warmup", self.warmup, minimum=0)
-        if self.decay not in DECAYS:
-            raise ValueError(f"decay is {self.decay!r}; give one of {', '.join(DECAYS)}")
+        one_of("decay", self.decay, DECAYS)
         if self.decay == "constant":
             return
         positive("decay_to", self.decay_to, largest=1)

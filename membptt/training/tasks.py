@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from membptt.checks import integer
+from membptt.checks import integer, shown
 
 
 @dataclass(frozen=True)
@@ -154,7 +154,7 @@ def digits(batch=None, part="train", seed=0, dtype="float32"):
             "digits need scikit-learn, which is not installed; pip install 'membptt[tasks]'"
         ) from None
     if part not in ("train", "test"):
-        raise ValueError(f'part is {part!r}; give "train" or "test"')
+        raise ValueError(f'part is {shown(part)}; give "train" or "test"')
     images, classes = load_digits(return_X_y=True)
     chosen = slice(None, 1500) if part == "train" else slice(1500, None)
     images, classes = images[chosen], classes[chosen]

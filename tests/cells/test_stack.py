@@ -153,7 +153,7 @@ def test_a_cell_of_the_users_own_beneath():
         ),
         ([LSTM(3, 4), LSTM(4, 4, "float64")], ValueError, "layer 1 has dtype float64, layer 0"),
         ([LSTM(3, 4), LSTM(4, 4, backend="numpy")], ValueError, "layer 1 has backend numpy"),
-        ([two(), LSTM(5, 4)], TypeError, "layer 0 is Stack"),
+        ([two(), LSTM(5, 4)], TypeError, "layer 0 is a Stack; give its layers one by one"),
     ],
 )
 def test_what_does_not_fit_is_named(layers, error, message):
