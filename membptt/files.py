@@ -5,6 +5,7 @@ of arrays are read without pickle: a file cannot run code.
 """
 
 import contextlib
+import errno
 import os
 import shutil
 import stat
@@ -36,7 +37,7 @@ def replacing(path, mode="w"):
     OSError
         If it cannot be written; the file of before is still there then.
     """
-    place = Path(os.path.realpath(path))
+    place = Path(place_of(path))
     encoding = None if "b" in mode else "utf-8"
     other = os.path.exists(path) and not os.path.isfile(path)  # a folder is refused by open
     if other or os.fspath(path).startswith("/dev/"):  # /dev/stdout may lead to a file that is open
@@ -91,6 +92,19 @@ def is_device(path):
     return stat.S_ISCHR(mode) or stat.S_ISBLK(mode)
 
 
+def place_of(path):
+    """Return where the file of a path is, or is to be: links are followed.
+
+    Raises
+    ------
+    FileNotFoundError
+        If the path is empty, for which the system would take the folder that it works in.
+    """
+    if not os.fspath(path):
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+    return os.path.realpath(path)
+
+
 def beside(path):
     """Return a new name in the same folder, as a str: pathlib interns every part it is given."""
     folder, name = os.path.split(path)
@@ -99,7 +113,7 @@ def beside(path):
 
 def make_beside(path):
     """Make a file where `replacing` would, and remove it: an OSError says why that cannot be."""
-    temporary = beside(os.path.realpath(path))
+    temporary = beside(place_of(path))
     open(temporary, "xb").close()
     os.unlink(temporary)
 

@@ -13,7 +13,7 @@ from membptt.cells import (
     Stack,
 )
 from membptt.cells.packing import FORMATS
-from membptt.checks import fraction, integer
+from membptt.checks import fraction, integer, one_of
 from membptt.executor import disk_schedule, expand_schedule
 from membptt.schedules import schedule
 from membptt.training.corpus import Corpus, Windows
@@ -149,12 +149,9 @@ class Settings:
 
     def __post_init__(self):
         for name, known in (("cell", CELLS), ("optimizer", OPTIMIZERS), ("decay", DECAYS)):
-            if getattr(self, name) not in known:
-                raise ValueError(
-                    f"{name} is {getattr(self, name)!r}; give one of {', '.join(known)}"
-                )
-        if self.internal is not None and self.internal not in FORMATS:
-            raise ValueError(f"internal is {self.internal!r}; give one of {', '.join(FORMATS)}")
+            one_of(name, getattr(self, name), known)
+        if self.internal is not None:
+            one_of("internal", self.internal, FORMATS)
         for name in ("steps", "batch", "hidden", "layers", "updates", "parts"):
             integer(name, getattr(self, name), minimum=1)
         for name in ("dropout", "recurrent_dropout", "zoneout"):
@@ -223,9 +220,14 @@ class Settings:
                     f"{option} is {value!r}, the checkpoint {path!r} was trained with {saved!r}; "
                     f"leave --{option} out, or begin anew without --resume"
                 )
-        if "strategy" in given and "memory" not in given and given["strategy"] != self.strategy:
-            given = given | {"memory": None}  # another strategy has another need
-        return Settings(**(asdict(self) | given))
+        kept = asdict(self)
+        if given.get("strategy", self.strategy) != self.strategy:
+            for name, (other, values, usual) in DEPENDENT.items():
+                if other == "strategy" and given["strategy"] not in values:
+                    kept[name] = usual  # what only the strategy of before has a use for
+            if given["strategy"] == "full":
+                kept["memory"] = None  # it needs all that it needs; the others keep the budget
+        return Settings(**(kept | given))
 
     @classmethod
     def from_dict(cls, found, path):

@@ -212,9 +212,21 @@ def test_save_and_resume(report, tmp_path, text):
     assert same["seconds_per_update"] is same["measured_peak_bytes"] is None
     assert (same["updates"], same["budget_bytes"]) == (3, 4000)
     resumed = report("--updates", "7", "--resume", path, "--strategy", "hsm")
-    assert resumed["budget_bytes"] == 2 * 2**20  # the default of the strategy asked for
+    assert resumed["budget_bytes"] == 4000  # as saved, whatever the strategy
     for name in ("updates", "loss_first", "loss_last", "parameters_sha256"):
         assert resumed[name] == uninterrupted[name]
+
+
+def test_the_budget_stays_under_another_strategy_unless_it_has_a_need_of_its_own(report, tmp_path):
+    path, full = str(tmp_path / "state"), str(tmp_path / "full")
+    folder = ("--disk", str(tmp_path), "--disk-budget", "1 MB")
+    report("--updates", "1", "--memory", "4kB", "--strategy", "disk", *folder, "--save", path)
+    found = report("--updates", "2", "--resume", path, "--strategy", "optimal", "--save", path)
+    assert found["budget_bytes"] == 4000
+    whole = report("--resume", path, "--strategy", "full", "--save", full)
+    assert whole["budget_bytes"] == whole["full_bytes"] == 11520
+    assert report("--resume", full, "--strategy", "hsm")["budget_bytes"] == 2 * 2**20
+    assert report("--resume", full, "--strategy", "hsm", "--memory", "3 kB")["budget_bytes"] == 3000
 
 
 def test_a_decay_ends_where_it_was_to_end_at_the_start(report, tmp_path):
@@ -305,6 +317,8 @@ def assert_one_line(err, message):
         (["--text", sys.executable], "is not UTF-8"),
         (["--save", "no/such/folder"], "save is 'no/such/folder', where no file can be written"),
         (["--save", "/"], "save is '/', a directory"),
+        (["--save", ""], "save is '', where no file can be written (No such file"),
+        (["--memory", "1,5 kB"], "memory is '1,5 kB'; give bytes"),
         (["--resume", "no/such/file"], "checkpoint 'no/such/file' does not exist"),
         (["--resume", __file__], "cannot be read (not a checkpoint"),
         (["--frobnicate"], "unrecognized arguments: --frobnicate"),
