@@ -72,13 +72,16 @@ class Optimizer:
         Parameters
         ----------
         grads : dict of numpy.ndarray
-            Like `params`.
+            Like `params`; what else it holds is not used.
 
         Raises
         ------
+        TypeError, ValueError
+            If it is no dict, one is missing or of another shape: nothing has been moved then.
         FloatingPointError
             If a parameter is not finite any more: the state is lost, go back to a saved one.
         """
+        self.check(grads)
         self.updates += 1
         rate = self.rate(self.updates)
         for name, value in self.params.items():
@@ -92,6 +95,16 @@ class Optimizer:
                 raise FloatingPointError(
                     f"parameter {name} stops being finite at learning rate {rate:g}; lower it"
                 )
+
+    def check(self, grads):
+        """Raise unless there is a gradient of the right shape for every parameter."""
+        mapping("grads", grads, "result.grads")
+        for name, value in self.params.items():
+            if name not in grads:
+                raise ValueError(f"grads have no {name}; give one for each parameter: result.grads")
+            shape = np.shape(grads[name])
+            if shape != value.shape:
+                raise ValueError(f"the gradient of {name} has shape {shape}; give {value.shape}")
 
     @property
     def nbytes(self):
@@ -261,6 +274,7 @@ class AdamW(Adam):
 
     def step(self, grads: Params) -> None:
         """Let the matrices decay, then move every parameter against its gradient; see `Adam`."""
+        self.check(grads)
         rate = self.rate(self.updates + 1)
         for value in self.params.values():
             if value.ndim >= 2:

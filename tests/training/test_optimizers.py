@@ -87,6 +87,35 @@ KINDS = {
 }
 
 
+@pytest.mark.parametrize("kind", [SGD, Adam, AdamW])
+@pytest.mark.parametrize(
+    ("grads", "error", "message"),
+    [
+        ({"W": np.ones((5, 3))}, ValueError, "grads have no b; give one for each parameter"),
+        (
+            {"W": np.ones((5, 3)), "b": np.ones(4)},
+            ValueError,
+            r"of b has shape \(4,\); give \(3,\)",
+        ),
+        ({"W": np.ones((3, 5)), "b": np.ones(3)}, ValueError, r"of W has shape \(3, 5\); give"),
+        ([np.ones((5, 3)), np.ones(3)], TypeError, "grads is of type list; give a dict, like"),
+    ],
+)
+def test_gradients_that_do_not_fit_move_nothing(kind, grads, error, message):
+    moved = params()
+    optimizer = kind(moved)
+    with pytest.raises(error, match=message):
+        optimizer.step(grads)
+    assert optimizer.updates == 0
+    assert all((value == params()[name]).all() for name, value in moved.items())
+
+
+def test_gradients_of_others_are_not_used():
+    moved = {"b": np.array([1.0])}
+    SGD(moved, 0.5, 0.0).step({"b": np.array([1.0]), "W": np.array([3.0])})
+    assert moved["b"] == 0.5
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_same_as_pytorch(kind):
     torch = pytest.importorskip("torch")
