@@ -114,7 +114,7 @@ class ndarray(NDArrayOperatorsMixin):
         key = unwrap(key)
         found = self.host[key]
         if not isinstance(found, np.ndarray):  # one element: a view here, as in CuPy
-            found = self.host[key, ...]
+            found = self.host[(*key, ...) if isinstance(key, tuple) else (key, ...)]
         return wrap(found)
 
     def __setitem__(self, key, value):

@@ -11,10 +11,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from membptt.arrays import to_host
-from membptt.cells import Cell
+from membptt.cells.base import Cell, check_cell
 from membptt.cells.reduced import exact, is_reduced
+from membptt.checks import shown
 from membptt.executor.executor import bptt
-from membptt.executor.window import check_cell, check_inputs
+from membptt.executor.window import check_inputs
 from membptt.oracle.full import full_bptt
 from membptt.schedules import schedule
 from membptt.types import Inputs, LossHead, State
@@ -84,7 +85,9 @@ def gradient_error(
     """
     check_cell(cell)
     if not is_reduced(cell):
-        raise ValueError(f"cell is {cell!r}, whose gradients are exact; give a mb.Reduced(...)")
+        raise ValueError(
+            f"cell is {shown(cell)}, whose gradients are exact; give a mb.Reduced(...)"
+        )
     inputs = check_inputs(cell, inputs)
     reduced, wanted = (gradients(each, inputs, head, state, memory) for each in (cell, exact(cell)))
     norms = {

@@ -15,10 +15,10 @@ import numpy as np
 
 from membptt.arrays import array_module, from_host, namespace, to_host
 from membptt.blocks import sequence
-from membptt.cells import Cell
+from membptt.cells.base import Cell, check_cell
 from membptt.checks import integer
 from membptt.executor.executor import bptt
-from membptt.executor.window import check_cell
+from membptt.executor.window import check_inputs, check_state, iterated
 from membptt.oracle.full import full_bptt
 from membptt.schedules import Schedule
 from membptt.types import Array, Inputs, LossHead, State
@@ -115,9 +115,10 @@ def check_gradients(
     inputs : numpy.ndarray, optional
         [T, B, I] or tokens [T, B]; by default 7 steps of 2 random dense rows.
     head : BoundHead, optional
-        By default squared error on the hidden state through a random direction (`Direction`).
+        By default the hidden state through a random direction (`Direction`). A head of yours, whose
+        parameters are float64, is put back as it was.
     schedule : membptt.Schedule, optional
-        Run the gradients under it; by default full BPTT.
+        Run the gradients under it; by default full BPTT. Planned in units, or for a float64 cell.
     state : tuple of numpy.ndarray, optional
         The initial hidden state, random by default; its derivative is checked too.
     samples : int, optional
@@ -135,31 +136,30 @@ def check_gradients(
     ValueError, TypeError
         As from `membptt.bptt`.
     """
-    generator = np.random.default_rng(seed)
+    generator = np.random.default_rng(integer("seed", seed, minimum=0))
     check_cell(cell)
-    cell = in_double(cell)
+    given, cell = cell, in_double(cell)
     if inputs is None:
         inputs = generator.standard_normal((7, 2, *cell.input_shape))
-    inputs = np.asarray(sequence("inputs", inputs))
-    if inputs.dtype.kind == "f":
-        inputs = inputs.astype(np.float64)
-    batch = inputs.shape[1]
+    window: Array = check_inputs(cell, doubled(np.asarray(sequence("inputs", inputs))))
+    steps, batch = window.shape[:2]
+    check_in_double(head, schedule, given, batch)
     xp = array_module(cell.backend)
     if head is None:
-        u = generator.standard_normal((len(inputs), *cell.hidden_shapes(batch)[0]))
+        u = generator.standard_normal((steps, *cell.hidden_shapes(batch)[0]))
         head = Direction(from_host(u, xp))
     elif hasattr(head, "head"):
         head = bound_in_double(head)
     if state is None:
         state = tuple(generator.standard_normal(shape) / 2 for shape in cell.hidden_shapes(batch))
-    state = tuple(xp.array(array, np.float64, order="C") for array in state)
+    state = state_in_double(state, xp)
     if schedule is None:
-        result = full_bptt(cell, inputs, head, state)
+        result = full_bptt(cell, window, head, state)
     else:
-        result = bptt(cell, inputs, head, schedule, state)
+        result = bptt(cell, window, head, schedule, state)
 
     def loss():
-        return full_bptt(cell, inputs, head, state).loss
+        return full_bptt(cell, window, head, state).loss
 
     compared = [(name, value, result.grads[name]) for name, value in all_params(cell, head)]
     entering = (f"{name}_0" for name in cell.hidden_names)
@@ -199,21 +199,20 @@ def check_step(
 
     Raises
     ------
-    TypeError
-        If `cell` is none.
+    ValueError, TypeError
+        If `cell` is none, or `x` or `state` does not fit it.
     """
-    generator = np.random.default_rng(seed)
+    generator = np.random.default_rng(integer("seed", seed, minimum=0))
     check_cell(cell)
     cell = in_double(cell)
     x = generator.standard_normal((2, *cell.input_shape)) if x is None else np.asarray(x)
-    if x.dtype.kind == "f":
-        x = x.astype(np.float64)
+    x = check_inputs(cell, doubled(x)[None])[0]
     xp = array_module(cell.backend)
     x = from_host(x, xp)
     if state is None:
         shapes = cell.hidden_shapes(len(x))
         state = tuple(generator.standard_normal(shape) / 2 for shape in shapes)
-    state = tuple(xp.array(array, np.float64, order="C") for array in state)
+    state = check_state(cell, state_in_double(state, xp), len(x))
     leaving, internal = cell.forward_step(x, state)
     internal = tuple(xp.array(array) for array in internal)
     rows = []
@@ -278,13 +277,15 @@ def compare(name, value, gradient, loss, samples, generator):
 
 def central_difference(value, at, loss):
     """Return the derivative of `loss` by element `at` of `value`, by four evaluations."""
-    flat = value.reshape(-1)
-    kept = float(flat[at])
+    place = np.unravel_index(at, value.shape)  # of the array itself: a flat one may be a copy
+    kept = float(value[place])
     losses = {}
-    for shift in (-2, -1, 1, 2):
-        flat[at] = kept + shift * SHIFT
-        losses[shift] = loss()
-    flat[at] = kept
+    try:
+        for shift in (-2, -1, 1, 2):
+            value[place] = kept + shift * SHIFT
+            losses[shift] = loss()
+    finally:
+        value[place] = kept
     return (8 * (losses[1] - losses[-1]) - (losses[2] - losses[-2])) / (12 * SHIFT)
 
 
@@ -315,11 +316,40 @@ def in_double(cell):
     return double
 
 
+def doubled(array):
+    """Return an array in float64 if it holds floats, else itself."""
+    return array.astype(np.float64) if array.dtype.kind == "f" else array
+
+
+def state_in_double(state, xp):
+    """Return a hidden state in float64, in arrays of its own."""
+    return tuple(xp.array(array, np.float64, order="C") for array in iterated(state))
+
+
+def check_in_double(head, schedule, cell, batch):
+    """Raise unless what cannot be taken to float64 is there already: a head of the user's, a plan.
+
+    `cell` is as it was given, and what runs is its float64 copy.
+    """
+    if head is not None and not hasattr(head, "head"):
+        for name, value in getattr(head, "params", {}).items():
+            if value.dtype == np.float32:
+                raise TypeError(
+                    f"the head's {name} is float32, and this runs in float64; give a head whose "
+                    "parameters are float64"
+                )
+    sizes = cell.hidden_nbytes(batch), cell.internal_nbytes(batch)
+    planned = getattr(schedule, "hidden", None), getattr(schedule, "internal", None)
+    if cell.dtype == np.float32 and planned == sizes:
+        raise ValueError(
+            f"schedule is for states of {sizes[0]} and {sizes[1]} bytes, those of float32, and "
+            "this runs in float64; plan it for a cell of dtype float64, or in units"
+        )
+
+
 def bound_in_double(bound):
     """Return a float64 copy of a bound head with parameters of its own."""
-    targets = np.asarray(bound.targets)
-    if targets.dtype.kind == "f":
-        targets = targets.astype(np.float64)
+    targets = doubled(np.asarray(bound.targets))
     return type(bound)(in_double(bound.head), targets, bound.mask, bound.ends)
 
 

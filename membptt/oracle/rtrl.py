@@ -25,11 +25,18 @@ import time
 import numpy as np
 
 from membptt.blocks import sequence
-from membptt.cells import Cell
+from membptt.cells.base import Cell, check_cell
 from membptt.cells.reduced import is_reduced
+from membptt.checks import shown
 from membptt.executor.result import Result, Stats
-from membptt.executor.window import check_cell, check_finite, check_inputs, check_window
-from membptt.oracle.differences import bound_in_double, in_double
+from membptt.executor.window import check_finite, check_inputs, check_window
+from membptt.oracle.differences import (
+    bound_in_double,
+    check_in_double,
+    doubled,
+    in_double,
+    state_in_double,
+)
 from membptt.types import Array, Inputs, LossHead, State
 
 EPSILON = 2.0**-200  # its square is lost beside any number; a power of two divides exactly
@@ -44,7 +51,8 @@ def rtrl(cell: Cell, inputs: Inputs, head: LossHead, state: State | None = None)
         Not changed; a float32 cell is run as a float64 copy. Its `forward_step` has to be made of
         analytic array code (sums, products, tanh, exp; no absolute value, no comparison).
     inputs, head, state
-        As in `membptt.bptt`, on the host; they are taken to float64 too.
+        As in `membptt.bptt`, on the host; they are taken to float64 too, but for a head of yours,
+        whose parameters have to be float64.
 
     Returns
     -------
@@ -71,17 +79,18 @@ def rtrl(cell: Cell, inputs: Inputs, head: LossHead, state: State | None = None)
     if cell.backend == "cupy":
         raise ValueError("backend is 'cupy', RTRL runs on the host; give a cell of backend 'numpy'")
     if is_reduced(cell):
-        raise ValueError(f"cell is {cell!r}; RTRL keeps no internal states: give the exact cell")
-    cell = in_double(cell)
-    inputs = np.asarray(sequence("inputs", inputs))
-    if inputs.dtype.kind == "f":
-        inputs = inputs.astype(np.float64)
+        raise ValueError(
+            f"cell is {shown(cell)}; RTRL keeps no internal states: give the exact cell"
+        )
+    given, cell = cell, in_double(cell)
+    inputs = doubled(np.asarray(sequence("inputs", inputs)))
     window: Array = check_inputs(cell, inputs)
+    steps, batch = window.shape[:2]
+    check_in_double(head, None, given, batch)
     if hasattr(head, "head"):
         head = bound_in_double(head)
-    steps, batch = window.shape[:2]
     if state is not None:
-        state = tuple(np.array(array, np.float64) for array in state)
+        state = state_in_double(state, np)
     initial = check_window(cell, window, head, state, steps, batch)
 
     params = cell.params

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from membptt import check_gradients
+from membptt import Units, check_gradients, schedule
 from membptt.cells import GRU, LSTM, RNN
-from membptt.oracle.differences import GradientReport, Row
+from membptt.oracle.differences import GradientReport, Row, check_step
 
 
 @pytest.mark.parametrize("backend", ["numpy", "cython"])
@@ -78,3 +78,79 @@ def test_the_cell_is_left_as_it_was():
     assert cell.dtype == np.float32
     for name, value in kept.items():
         assert value.tobytes() == cell.params[name].tobytes()
+
+
+class Own:
+    """A head of a user's own: the mean over steps and rows of h_t · v, for steps of 2 rows."""
+
+    def __init__(self, v):
+        self.params = {"v": v}
+
+    def forward_backward(self, step, h, grads):
+        v = self.params["v"]
+        grads["v"] += h.sum(axis=0).reshape(v.shape)
+        return (h * v.reshape(-1)).sum(), h * 0 + v.reshape(-1)
+
+
+@pytest.mark.parametrize(
+    "v",
+    [
+        np.arange(6.0).reshape(2, 3),
+        np.asfortranarray(np.arange(6.0).reshape(2, 3)),
+        np.arange(12.0)[::2],
+    ],
+    ids=["C", "Fortran", "strided"],
+)
+def test_the_parameters_of_a_head_are_moved_where_they_lie(v):
+    """A flat view of an array that is not in C order would be a copy, and nothing would move."""
+    kept = v.copy()
+    report = check_gradients(RNN(3, 6), head=Own(v))
+    assert report.ok and "v" in [row.name for row in report.rows]
+    np.testing.assert_array_equal(v, kept)
+
+
+def test_a_head_that_raises_is_left_as_it_was():
+    class Failing(Own):
+        calls = 0
+
+        def forward_backward(self, step, h, grads):
+            self.calls += 1
+            if self.calls > 300:
+                raise RuntimeError("enough")
+            return super().forward_backward(step, h, grads)
+
+    head, kept = Failing(np.arange(6.0)), np.arange(6.0)
+    cell = RNN(1, 6)
+    wanted = 7 * (1 + 4 * sum(value.size for value in cell.params.values()))
+    head.calls = 300 - wanted - 7  # in the second evaluation with an element of v moved
+    with pytest.raises(RuntimeError, match="enough"):
+        check_gradients(cell, head=head)
+    np.testing.assert_array_equal(head.params["v"], kept)
+
+
+def test_what_cannot_be_taken_to_float64_is_named():
+    with pytest.raises(TypeError, match="the head's v is float32, and this runs in float64; give"):
+        check_gradients(RNN(3, 6), head=Own(np.ones(6, np.float32)))
+    cell = LSTM(3, 4)
+    plan = schedule(7, "10 kB", cell=cell, batch=2)
+    with pytest.raises(ValueError, match="those of float32, and this runs in float64; plan it for"):
+        check_gradients(cell, schedule=plan)
+    fits = schedule(7, Units(9, alpha=3))
+    assert check_gradients(cell, schedule=fits).ok
+
+
+@pytest.mark.parametrize("check", [check_gradients, check_step])
+def test_arguments_that_do_not_fit_are_named(check):
+    cell = LSTM(3, 4)
+    wide, step = np.ones((7, 2, 5)), np.ones((2, 5))
+    with pytest.raises(ValueError, match="inputs are float64 of shape"):
+        check(cell, wide if check is check_gradients else step)
+    tokens = np.full((7, 2), 9)
+    with pytest.raises(ValueError, match="9"):
+        check(cell, tokens if check is check_gradients else tokens[0])
+    with pytest.raises(TypeError, match="state is 3; give a tuple of arrays"):
+        check(cell, state=3)
+    with pytest.raises(ValueError, match="state has shapes"):
+        check(cell, state=(np.ones((2, 4)), np.ones((2, 5))))
+    with pytest.raises(ValueError, match="seed is -1; give at least 0"):
+        check(cell, seed=-1)
