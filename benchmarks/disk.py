@@ -24,7 +24,7 @@ from statistics import median
 import numpy as np
 
 import membptt as mb
-from membptt.executor.disk import disk_schedule, measure
+from membptt.timing.disk import disk_schedule, measure
 
 ALPHABET = 103
 ROUNDS = 5

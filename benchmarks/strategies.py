@@ -24,7 +24,7 @@ from functools import partial
 import numpy as np
 
 import membptt as mb
-from membptt.executor.chain import make_chain
+from membptt.chains.registry import make_chain
 
 CELLS = {"rnn": mb.RNN, "lstm": mb.LSTM}
 ALPHABET = 103

@@ -27,6 +27,7 @@ if importlib.util.find_spec("membptt.kernels._kernels") is None:
         "`pip install .` and start Python elsewhere, or `pip install -e .` to work on the source."
     )
 
+from membptt import _moved
 from membptt._version import __version__
 from membptt.baselines.truncated import truncated_bptt
 from membptt.cells import (
@@ -49,9 +50,7 @@ from membptt.executor import (
     bptt,
     bptt_bidirectional,
     bptt_stream,
-    disk_schedule,
     evaluate,
-    expand_schedule,
 )
 from membptt.interchange import from_torch, load_params, save_params, to_torch
 from membptt.memory import Units, parse_bytes
@@ -62,6 +61,7 @@ from membptt.oracle.rtrl import rtrl
 from membptt.schedules import PackedSchedule, Schedule, packed_schedule, schedule
 from membptt.solver.expand import ExpandCost
 from membptt.solver.strategies import forward_steps
+from membptt.timing import disk_schedule, expand_schedule
 from membptt.training import (
     SGD,
     Adam,
@@ -72,6 +72,8 @@ from membptt.training import (
     SoftmaxHead,
     Trainer,
 )
+
+_moved.register()
 
 __all__ = [
     "GRU",

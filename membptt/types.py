@@ -32,7 +32,7 @@ class Reader(Protocol):
 
 
 class LossHead(Protocol):
-    """A head with its targets: one of `membptt.training.heads`, or an object of yours."""
+    """A head with its targets: one of `membptt.heads`, or an object of yours."""
 
     @property
     def params(self) -> Params:

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from membptt.cells import GRU, LSTM, RNN, Stack
+from membptt.heads import LinearHead, SoftmaxHead
 from membptt.training.corpus import Corpus
-from membptt.training.heads import LinearHead, SoftmaxHead
 from membptt.training.settings import Settings, make_trainer
 
 

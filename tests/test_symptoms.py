@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import membptt as mb
-from membptt.executor.plain import PlainChain
+from membptt.chains.plain import PlainChain
 
 T, B, D, H, V = 12, 3, 5, 4, 6
 BACKENDS = ["numpy", "cython"]

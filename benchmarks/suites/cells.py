@@ -7,7 +7,7 @@ error at each step. No strategy: everything is stored.
 import numpy as np
 
 import membptt as mb
-from membptt.executor.chain import make_chain
+from membptt.chains.registry import make_chain
 
 from . import pytorch
 

@@ -9,7 +9,7 @@ the more so the smaller H is: the gates cost B H, the products B H².
 import numpy as np
 
 import membptt as mb
-from membptt.executor.chain import make_chain
+from membptt.chains.registry import make_chain
 
 STEPS = 100
 SHAPES = {"B1 H128": (1, 128), "B16 H256": (16, 256), "B16 H512": (16, 512), "B64 H64": (64, 64)}

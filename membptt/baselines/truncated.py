@@ -14,13 +14,13 @@ import time
 import numpy as np
 
 from membptt.arrays import array_module, namespace
-from membptt.blocks import Blocks
 from membptt.cells import Cell
+from membptt.chains.plain import views
+from membptt.chains.registry import make_chain
 from membptt.checks import integer
-from membptt.executor.chain import make_chain
-from membptt.executor.plain import views
 from membptt.executor.result import Result, Stats
 from membptt.executor.window import check_finite, check_inputs, check_window
+from membptt.sequences.blocks import Blocks
 from membptt.types import Inputs, LossHead, State
 
 

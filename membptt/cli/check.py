@@ -11,12 +11,12 @@ from membptt.cells import GRU, LSTM, Stack
 from membptt.checks import DTYPES
 from membptt.executor import bptt
 from membptt.executor.executor import HOST_ONLY
+from membptt.heads import LinearHead, SoftmaxHead
 from membptt.oracle.differences import check_gradients
 from membptt.oracle.full import full_bptt
 from membptt.schedules import schedule
 from membptt.solver import STRATEGIES
 from membptt.solver.strategies import Sizes
-from membptt.training.heads import LinearHead, SoftmaxHead
 from membptt.training.settings import CELLS
 
 BATCH, INPUTS, HIDDEN, OUTPUTS = 3, 4, 7, 5

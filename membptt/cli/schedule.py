@@ -7,8 +7,8 @@ from math import isnan
 from membptt.cells.packing import FORMATS
 from membptt.checks import DTYPES, integer
 from membptt.cli.values import real, whole
-from membptt.executor.measure import measure, plan_in_seconds, run_seconds
 from membptt.files import replacing
+from membptt.heads import SoftmaxHead
 from membptt.kernels.threads import useful_threads
 from membptt.memory import Units
 from membptt.oracle.proof import MOST_STEPS, prove
@@ -16,8 +16,8 @@ from membptt.schedules import cheapest_budget, schedule, trade_off
 from membptt.solver import STRATEGIES
 from membptt.solver.expand import ExpandCost
 from membptt.solver.strategies import Sizes
+from membptt.timing.moves import measure, plan_in_seconds, run_seconds
 from membptt.training.corpus import Corpus
-from membptt.training.heads import SoftmaxHead
 from membptt.training.settings import CELLS, Settings, make_cell
 from membptt.view.curve import curve_table, save_curve
 from membptt.view.svg import draw

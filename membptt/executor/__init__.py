@@ -1,10 +1,8 @@
 """Runs schedules: states in an arena of exactly the budget, every step explicit."""
 
 from membptt.executor.bidirectional import bptt_bidirectional
-from membptt.executor.disk import disk_schedule
 from membptt.executor.evaluate import evaluate
 from membptt.executor.executor import Executor, bptt
-from membptt.executor.expand import expand_schedule
 from membptt.executor.result import BidirectionalResult, Result, Stats
 from membptt.executor.stream import bptt_stream
 
@@ -16,7 +14,5 @@ __all__ = [
     "bptt",
     "bptt_bidirectional",
     "bptt_stream",
-    "disk_schedule",
     "evaluate",
-    "expand_schedule",
 ]

@@ -14,7 +14,7 @@ from posix.time cimport CLOCK_MONOTONIC, clock_gettime, timespec
 from membptt.executor._spill cimport Spill
 from membptt.kernels._chain cimport ENTERING, INITIAL, LEAVING, SAVED, Chain
 
-from membptt.executor import plain
+from membptt.chains import plain
 from membptt.schedules import actions
 
 cdef enum:

@@ -34,7 +34,7 @@ cdef int64_t RESTORE = actions.RESTORE
 cdef int64_t BACKWARD = actions.BACKWARD
 cdef int64_t FREE = actions.FREE
 
-cdef extern from "../kernels/lanes.h" nogil:
+cdef extern from "lanes.h" nogil:
     ctypedef struct lane_counter:
         pass
     ctypedef void *(*lane_function)(void *) noexcept nogil

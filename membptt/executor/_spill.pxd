@@ -1,4 +1,4 @@
-cdef extern from "../kernels/spill.h" nogil:
+cdef extern from "spill.h" nogil:
     enum:
         SPILL_MOST
         SPILL_OK

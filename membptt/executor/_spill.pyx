@@ -1,4 +1,4 @@
-"""States on slow storage, written and read in the background: see kernels/spill.h.
+"""States on slow storage, written and read in the background: see executor/spill.h.
 
 The buffers stand at the end of the arena and so inside the budget. One file a run: its room is
 reserved before anything is written, and it has no name, so that nothing is left behind whatever

@@ -86,7 +86,7 @@ class PackedArena(Arena):
     arena : Arena
         Whose buffer it is for this run.
     cell : membptt.Cell
-    lengths : membptt.lengths.Lengths
+    lengths : membptt.sequences.lengths.Lengths
     """
 
     def __init__(self, arena, cell, lengths):

@@ -23,7 +23,6 @@ from typing import Any
 import numpy as np
 
 from membptt.arrays import all_finite, array_module, from_host, namespace
-from membptt.blocks import Blocks
 from membptt.cells.base import Cell, check_cell
 from membptt.checks import shown
 from membptt.executor.evaluate import hidden_states
@@ -35,8 +34,9 @@ from membptt.executor.window import (
     check_window,
     raise_not_finite,
 )
-from membptt.lengths import check_lengths
 from membptt.schedules import AnySchedule
+from membptt.sequences.blocks import Blocks
+from membptt.sequences.lengths import check_lengths
 from membptt.types import Array, Inputs, RowLengths, State
 
 DIRECTIONS = "forward", "backward"
@@ -61,7 +61,7 @@ def bptt_bidirectional(
         one backend, and of any kinds and sizes.
     inputs : numpy.ndarray or reader
         As for `membptt.bptt`: both cells read them.
-    head : membptt.training.heads.BoundHead
+    head : membptt.heads.BoundHead
         ``SoftmaxHead(H_f + H_b, V).with_targets(targets)``. The first H_f rows of its ``W_y`` read
         the forward cell.
     schedule : membptt.Schedule, or a pair of them
@@ -240,7 +240,7 @@ def backwards(inputs, lengths):
 
 
 class Reversed:
-    """A reader of another one's steps in the opposite order; see `membptt.blocks`."""
+    """A reader of another one's steps in the opposite order; see `membptt.sequences.blocks`."""
 
     def __init__(self, reader):
         self.reader = reader
@@ -258,13 +258,13 @@ class Half:
 
     Attributes
     ----------
-    bound : membptt.training.heads.BoundHead
+    bound : membptt.heads.BoundHead
         The whole layer with its targets.
     outputs : array
         [T, B, V]
     first : int
         How many rows of ``W_y`` read the forward cell.
-    lengths : membptt.lengths.Lengths or None
+    lengths : membptt.sequences.lengths.Lengths or None
         Of the rows, where they differ, for the half that reads them from their ends.
     """
 
@@ -275,7 +275,7 @@ class Half:
 
     @property
     def rows(self):
-        """What serves the targets of a step; see `membptt.training.heads.BoundHead`."""
+        """What serves the targets of a step; see `membptt.heads.BoundHead`."""
         return self.bound.rows
 
 

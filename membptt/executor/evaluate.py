@@ -10,11 +10,11 @@ import numpy as np
 
 from membptt.arrays import array_module, from_host, to_host
 from membptt.cells import Cell
-from membptt.executor.chain import NoHead, Team, begin, make_chain
-from membptt.executor.plain import views
+from membptt.chains.plain import views
+from membptt.chains.registry import NoHead, Team, begin, make_chain
 from membptt.executor.window import check_finite, check_inputs, check_window
 from membptt.kernels.threads import useful_threads
-from membptt.lengths import check_lengths
+from membptt.sequences.lengths import check_lengths
 from membptt.types import Inputs, LossHead, RowLengths, State
 
 
@@ -35,7 +35,7 @@ def evaluate(
     inputs : numpy.ndarray or reader
         [T, B, I] of the cell's dtype, or tokens [T, B]. Readers, and arrays that are not in C
         order, are read block by block.
-    head : membptt.training.heads.BoundHead
+    head : membptt.heads.BoundHead
         A head with its targets, or an object of yours with the same methods.
     state : tuple of numpy.ndarray, optional
         The initial hidden state; zeros by default.

@@ -1,7 +1,7 @@
 """Executes schedules: the entry points, one arena and one workspace for many runs.
 
 The loop over the actions stands twice: readable in membptt.executor.readable, compiled in
-membptt.executor._executor. Both drive a chain (see membptt.executor.plain) over the arena and can
+membptt.executor._executor. Both drive a chain (see membptt.chains.plain) over the arena and can
 record what really ran, one row an action: code, start, stop, bytes in use.
 """
 
@@ -12,11 +12,7 @@ import numpy as np
 
 from membptt.arrays import array_module
 from membptt.cells.base import Cell, check_cell
-from membptt.checks import integer, shown
-from membptt.executor import _executor, _lookahead, readable  # type: ignore[attr-defined]
-from membptt.executor._spill import Spill
-from membptt.executor.arena import Arena, PackedArena, SlotArena
-from membptt.executor.chain import (
+from membptt.chains.registry import (
     Team,
     begin,
     device_peak,
@@ -24,6 +20,10 @@ from membptt.executor.chain import (
     make_chain,
     runs_compiled,
 )
+from membptt.checks import integer, shown
+from membptt.executor import _executor, _lookahead, readable  # type: ignore[attr-defined]
+from membptt.executor._spill import Spill
+from membptt.executor.arena import Arena, PackedArena, SlotArena
 from membptt.executor.result import Result, Stats
 from membptt.executor.tier import HostTier
 from membptt.executor.window import (
@@ -34,9 +34,9 @@ from membptt.executor.window import (
 )
 from membptt.kernels._sums import Sums
 from membptt.kernels.threads import thread_count, useful_threads
-from membptt.lengths import check_lengths
 from membptt.memory import Ledger
 from membptt.schedules import AnySchedule, PackedSchedule
+from membptt.sequences.lengths import check_lengths
 from membptt.types import FilePath, Inputs, LossHead, RowLengths, State
 
 # Strategies that run on the host alone, and why.
@@ -149,7 +149,7 @@ class Executor:
         inputs : numpy.ndarray or reader
             [T, B, I] of the cell's dtype, or tokens [T, B]; a reader is an object with ``shape``,
             ``dtype`` and ``reader[start:stop]``, of which only blocks are in memory.
-        head : membptt.training.heads.BoundHead
+        head : membptt.heads.BoundHead
             A head with its targets, or an object of yours with the same methods.
         state : tuple of numpy.ndarray, optional
             The initial hidden state; zeros by default.
@@ -297,7 +297,7 @@ def bptt(
     inputs : numpy.ndarray or reader
         [T, B, I] of the cell's dtype, or tokens [T, B]; a reader is an object with ``shape``,
         ``dtype`` and ``reader[start:stop]``, of which only blocks are in memory.
-    head : membptt.training.heads.BoundHead
+    head : membptt.heads.BoundHead
         ``SoftmaxHead(H, V).with_targets(targets)``, or an object of yours with the same methods.
     schedule : membptt.Schedule
         For T steps.

@@ -7,8 +7,8 @@ out of order, is an error.
 
 import numpy as np
 
+from membptt.chains.plain import ENTERING, INITIAL, LEAVING, SAVED
 from membptt.executor.arena import HIDDEN, INTERNAL
-from membptt.executor.plain import ENTERING, INITIAL, LEAVING, SAVED
 from membptt.schedules.actions import (
     Advance,
     AdvanceSaveHidden,

@@ -20,10 +20,10 @@ from numpy.typing import ArrayLike
 
 from membptt.arrays import array_module
 from membptt.cells import Cell
+from membptt.chains.registry import Team, device_peak, make_chain, runs_compiled
 from membptt.checks import shown
 from membptt.executor import _executor, readable  # type: ignore[attr-defined]
 from membptt.executor.arena import HiddenSlots
-from membptt.executor.chain import Team, device_peak, make_chain, runs_compiled
 from membptt.executor.result import Result, Stats
 from membptt.executor.window import check_finite, check_inputs, check_window
 from membptt.kernels.threads import useful_threads

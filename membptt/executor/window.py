@@ -6,18 +6,18 @@ from inspect import signature
 import numpy as np
 
 from membptt.arrays import all_finite, array_module, from_host
-from membptt.blocks import sequence
 from membptt.cells import Custom
 from membptt.cells.base import check_cell
 from membptt.checks import check_tokens, shown
-from membptt.lengths import check_lengths
+from membptt.sequences.blocks import sequence
+from membptt.sequences.lengths import check_lengths
 
 
 def check_inputs(cell, inputs, lengths=None):
     """Return `inputs` as an array or as Blocks, or raise unless it is a window for this cell.
 
-    Where the rows have `lengths` (membptt.lengths.Lengths, or as a caller gave them), what stands
-    behind them is not looked at.
+    Where the rows have `lengths` (membptt.sequences.lengths.Lengths, or as a caller gave them),
+    what stands behind them is not looked at.
     """
     check_cell(cell)
     inputs = sequence("inputs", inputs, cell.input_shape[0] if len(cell.input_shape) == 1 else None)

@@ -5,7 +5,7 @@ from membptt.kernels.kernels cimport team
 
 
 cdef enum Source:
-    # Where `restart` takes the working hidden state from (membptt.executor.plain has the same).
+    # Where `restart` takes the working hidden state from (membptt.chains.plain has the same).
     INITIAL = 0
     SAVED = 1  # a hidden state in the arena
     LEAVING = 2  # an internal state: the hidden state after its step

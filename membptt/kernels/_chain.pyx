@@ -1,6 +1,6 @@
 """What an executor drives: the moves of a compiled chain, without the GIL.
 
-The compiled twin of membptt.executor.plain.PlainChain: the same methods. States come from and go to
+The compiled twin of membptt.chains.plain.PlainChain: the same methods. States come from and go to
 the arena by their offset in bytes; nothing here knows about schedules. membptt.kernels._layer has
 the chains of one layer, membptt.kernels._stack that of several on one another.
 """
@@ -33,7 +33,7 @@ cdef class Chain:
     # For callers in Python: the readable executor and the oracle.
 
     def restart(self, int source, long at=0, long place=0):
-        """Make the working hidden state that after step `place`: see membptt.executor.plain."""
+        """Make the working hidden state that after step `place`: see membptt.chains.plain."""
         self._restart(source, at, place)
 
     def forward(self, long start, long stop, long internal_at=-1):

@@ -1,6 +1,6 @@
 """The head at backward time: outputs, loss and their gradients, one step after the other.
 
-CompiledHead is the twin of membptt.training.heads without the GIL; PythonHead calls a head of the
+CompiledHead is the twin of membptt.heads without the GIL; PythonHead calls a head of the
 user's own, once a step. A step at which no row has a loss costs no product.
 
 Weight gradients are flushed in blocks of steps aligned to multiples of the block's length, so that

@@ -89,8 +89,8 @@ cdef class Layer(Chain):
         """Bind the inputs [T, B] or [T, B, I], pack the weights, clear all sums.
 
         With a layer beneath there are no inputs; only the layer that has a head is given one.
-        Where rows have `lengths` (membptt.lengths), the state's rows stand in their order, and so
-        do those of every state here; inputs and targets are as the caller gave them.
+        Where rows have `lengths` (membptt.sequences.lengths), the state's rows stand in their
+        order, and so do those of every state here; inputs and targets are as the caller gave them.
         """
         cdef const membptt_kernels *k = self.k
         cdef long H = self.hidden_size, inputs_width = self.input_size, G = self.gates
@@ -271,7 +271,7 @@ cdef class Layer(Chain):
 
     cdef int _expand(self, long start, long stop, int source, long at, long hidden_at,
                      long internal_at) except -1 nogil:
-        """Compute internal states of several steps at once; membptt.executor.plain says which.
+        """Compute internal states of several steps at once; membptt.chains.plain says which.
 
         As many steps as `expand_rows` holds are one step of so many rows, from the last to the
         first: what is written never covers what is still to be read.

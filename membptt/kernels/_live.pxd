@@ -5,7 +5,7 @@ from libc.stdint cimport int64_t
 @cython.final
 cdef class Live:
     cdef readonly long batch
-    cdef readonly object lengths  # membptt.lengths.Lengths, or None: all rows run at every step
+    cdef readonly object lengths  # a Lengths, or None: all rows run at every step
     cdef bint reordered  # whether the rows stand in another order than the caller's
     cdef const int64_t *falling
     cdef const int64_t *order

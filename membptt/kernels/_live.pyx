@@ -1,4 +1,4 @@
-"""Which rows are live at which step, without the GIL: the twin of membptt.lengths.
+"""Which rows are live at which step, without the GIL: the twin of membptt.sequences.lengths.
 
 Rows of one length are live at every step; rows of several stand in the order of falling length, so
 that the live ones are the first.
@@ -18,7 +18,7 @@ cdef class Live:
     ----------
     batch : int
         B.
-    lengths : membptt.lengths.Lengths, optional
+    lengths : membptt.sequences.lengths.Lengths, optional
         Of the rows; None where all of them run at every step.
     """
 

@@ -2,7 +2,8 @@
 
 An array in C order and in the machine's byte order is read where it lies, memory maps too. Anything
 else goes through buffers of constant size in the workspace: arrays with strides, and readers
-(membptt.blocks), whose blocks are read when they are needed, and again where steps are run again.
+(membptt.sequences.blocks), whose blocks are read when they are needed, and again where steps are
+run again.
 """
 
 import threading
@@ -15,7 +16,7 @@ from libc.string cimport memcpy
 from membptt.kernels._live cimport Live
 from membptt.kernels._room cimport Room, address
 
-from membptt.blocks import Blocks
+from membptt.sequences.blocks import Blocks
 
 
 cdef class Steps:

@@ -14,13 +14,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from membptt.arrays import array_module, from_host, namespace, to_host
-from membptt.blocks import sequence
 from membptt.cells.base import Cell, check_cell
 from membptt.checks import integer
 from membptt.executor.executor import bptt
 from membptt.executor.window import check_inputs, check_state, iterated
 from membptt.oracle.full import full_bptt
 from membptt.schedules import Schedule
+from membptt.sequences.blocks import sequence
 from membptt.types import Array, Inputs, LossHead, State
 
 SHIFT = 2.0**-9

@@ -13,10 +13,10 @@ import numpy as np
 
 from membptt.arrays import array_module
 from membptt.cells import Cell
-from membptt.executor.chain import begin, device_peak, finish, make_chain
+from membptt.chains.registry import begin, device_peak, finish, make_chain
 from membptt.executor.result import Result, Stats
 from membptt.executor.window import check_finite, check_inputs, check_window, room_for_input_grads
-from membptt.lengths import check_lengths
+from membptt.sequences.lengths import check_lengths
 from membptt.types import Inputs, LossHead, RowLengths, State
 
 

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from membptt.cells import GRU, LSTM, RNN
+from membptt.chains.plain import ENTERING, INITIAL
 from membptt.executor import Executor, readable
 from membptt.executor.arena import Arena, SlotArena
-from membptt.executor.plain import ENTERING, INITIAL
 from membptt.oracle.differences import Direction
 from membptt.oracle.exhaustive import least_cost
 from membptt.oracle.full import full_bptt
@@ -178,7 +178,7 @@ def count(schedule):
 class CountingChain:
     """A chain without numbers: the hidden state after step t is t itself, in every byte of it.
 
-    It has the moves of membptt.executor.plain.PlainChain, and notices at once when what it finds in
+    It has the moves of membptt.chains.plain.PlainChain, and notices at once when what it finds in
     the arena is not what should be there. Up to 127 steps: an internal state is marked by 128.
     """
 

@@ -24,7 +24,6 @@ import time
 
 import numpy as np
 
-from membptt.blocks import sequence
 from membptt.cells.base import Cell, check_cell
 from membptt.cells.reduced import is_reduced
 from membptt.checks import shown
@@ -37,6 +36,7 @@ from membptt.oracle.differences import (
     in_double,
     state_in_double,
 )
+from membptt.sequences.blocks import sequence
 from membptt.types import Array, Inputs, LossHead, State
 
 EPSILON = 2.0**-200  # its square is lost beside any number; a power of two divides exactly

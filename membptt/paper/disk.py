@@ -16,12 +16,12 @@ import numpy as np
 
 from membptt.cells import LSTM
 from membptt.executor import Executor
-from membptt.executor.measure import measure as measure_times
+from membptt.heads import SoftmaxHead
 from membptt.memory import Units
 from membptt.paper.costs import ALPHA, at_budget
 from membptt.schedules import schedule
 from membptt.solver.disk import BUFFERS, shortest_interval
-from membptt.training.heads import SoftmaxHead
+from membptt.timing.moves import measure as measure_times
 
 UNITS = 33  # of memory, in hidden states: ten internal states and three hidden ones on their way
 BACKWARD_RATIO = 2.0

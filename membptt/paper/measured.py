@@ -14,10 +14,10 @@ import numpy as np
 from membptt._version import __version__
 from membptt.cells import LSTM
 from membptt.executor import Executor
+from membptt.heads import SoftmaxHead
 from membptt.kernels.threads import thread_count
 from membptt.paper.costs import HEADLINE_UNITS, PAPERS
 from membptt.schedules import schedule
-from membptt.training.heads import SoftmaxHead
 from membptt.training.measure import PeakMeter
 
 LENGTHS = (125, 250, 500, 1000, 2000)

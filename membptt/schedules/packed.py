@@ -17,7 +17,6 @@ import numpy as np
 
 from membptt.cells.base import Cell, check_cell
 from membptt.checks import shown
-from membptt.lengths import Lengths
 from membptt.memory import parse_bytes
 from membptt.schedules._emit import Emitter
 from membptt.schedules.actions import (
@@ -32,6 +31,7 @@ from membptt.schedules.actions import (
 from membptt.schedules.replay import Replayed, replay
 from membptt.schedules.schedule import Schedule, schedule
 from membptt.schedules.uneven import ChainSchedule, chain_schedule
+from membptt.sequences.lengths import Lengths
 from membptt.solver import patches
 from membptt.solver.chains import Chain
 from membptt.solver.strategies import Sizes
@@ -49,7 +49,7 @@ class PackedSchedule:
 
     Attributes
     ----------
-    lengths : membptt.lengths.Lengths
+    lengths : membptt.sequences.lengths.Lengths
     hidden, internal : tuple of int, length T
         Bytes of h_t and of the internal state of step t.
     budget : int

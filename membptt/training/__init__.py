@@ -1,7 +1,7 @@
 """Text, heads, optimizers, the training loop and its checkpoints."""
 
+from membptt.heads import LinearHead, SoftmaxHead
 from membptt.training.corpus import Corpus, Windows
-from membptt.training.heads import LinearHead, SoftmaxHead
 from membptt.training.loop import Trainer, Update, all_params
 from membptt.training.optimizers import SGD, Adam, AdamW, clip_by_norm
 from membptt.training.rates import LearningRate

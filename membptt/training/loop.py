@@ -21,10 +21,10 @@ from membptt.cells import Cell
 from membptt.cells.reduced import exact, is_reduced
 from membptt.checks import positive
 from membptt.executor import Executor
+from membptt.heads import SoftmaxHead
 from membptt.oracle.approximation import GradientError, gradient_error
 from membptt.schedules import Schedule
 from membptt.training.corpus import Corpus, Windows
-from membptt.training.heads import SoftmaxHead
 from membptt.training.optimizers import Optimizer, clip_by_norm
 from membptt.training.parallel import Parts
 from membptt.training.validation import in_bits

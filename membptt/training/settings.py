@@ -14,10 +14,10 @@ from membptt.cells import (
 )
 from membptt.cells.packing import FORMATS
 from membptt.checks import fraction, integer, one_of
-from membptt.executor import disk_schedule, expand_schedule
+from membptt.heads import SoftmaxHead
 from membptt.schedules import schedule
+from membptt.timing import disk_schedule, expand_schedule
 from membptt.training.corpus import Corpus, Windows
-from membptt.training.heads import SoftmaxHead
 from membptt.training.loop import Trainer, all_params
 from membptt.training.optimizers import SGD, Adam, AdamW
 from membptt.training.parallel import Parts

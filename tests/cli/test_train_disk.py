@@ -13,7 +13,7 @@ SIZES = "--steps", "60", "--batch", "2", "--hidden", "8", "--updates", "3", "--m
 def train(tmp_path, capsys, monkeypatch):
     """Return a function that trains on a small text and returns code, stdout and stderr."""
     # Sixty tiny steps are over before a thread wakes: plan as if it did so at once.
-    monkeypatch.setattr("membptt.executor.disk.latency", lambda folder: 0.0)
+    monkeypatch.setattr("membptt.timing.disk.latency", lambda folder: 0.0)
     text = tmp_path / "text"
     text.write_text("the same words again and again, " * 40)
 

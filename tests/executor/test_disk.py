@@ -11,9 +11,10 @@ import numpy as np
 import pytest
 
 import membptt as mb
-from membptt.executor import _spill, disk
+from membptt.executor import _spill
 from membptt.schedules import actions, replay
 from membptt.solver.disk import shortest_interval
+from membptt.timing import disk
 
 
 def plan(case, budget=None, interval=None):

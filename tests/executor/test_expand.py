@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import membptt as mb
-from membptt.executor import expand as module
-from membptt.executor.expand import measure
-from membptt.executor.measure import Times
 from membptt.schedules import AdvanceSaveHidden, Backward, Expand, Free, Schedule
+from membptt.timing import expand as module
+from membptt.timing.expand import measure
+from membptt.timing.moves import Times
 
 CHEAP = mb.ExpandCost(0, 0.02)
 

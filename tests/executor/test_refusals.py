@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 
 import membptt as mb
-from membptt.executor import _executor, plain, readable
+from membptt.chains import plain
+from membptt.chains.registry import make_chain
+from membptt.executor import _executor, readable
 from membptt.executor.arena import Arena
-from membptt.executor.chain import make_chain
 from membptt.kernels.cuda import chain as cuda
 from membptt.schedules import actions
 

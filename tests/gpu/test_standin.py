@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 
 import membptt as mb
-from membptt import arrays, feed
+from membptt import arrays
 from membptt.baselines.truncated import truncated_bptt
 from membptt.executor.executor import HOST_ONLY
+from membptt.sequences import feed
 from membptt.solver import STRATEGIES
 
 ONE_LANE = [strategy for strategy in STRATEGIES if strategy not in HOST_ONLY]

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import membptt as mb
-from membptt.executor.disk import disk_schedule
 from membptt.executor.tier import HostTier
+from membptt.timing.disk import disk_schedule
 
 
 @pytest.mark.parametrize("cell", ["rnn", "lstm", "gru"])

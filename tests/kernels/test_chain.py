@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from numpy._core import _internal
 
-from membptt.executor.chain import make_chain
-from membptt.executor.plain import PlainChain
+from membptt.chains.plain import PlainChain
+from membptt.chains.registry import make_chain
 from membptt.kernels import _kernels
 
 # (T, B, I, H, V): sizes of one, odd sizes, several panels, several flush blocks, wide batches

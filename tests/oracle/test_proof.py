@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import membptt as mb
-from membptt.executor.plain import INITIAL
+from membptt.chains.plain import INITIAL
 from membptt.oracle.proof import CountingChain, Proof, count, prove
 from membptt.solver import STRATEGIES
 

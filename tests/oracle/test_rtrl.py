@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from membptt.cells import LSTM, Custom
-from membptt.executor.plain import PlainChain
+from membptt.chains.plain import PlainChain
 from membptt.oracle.differences import Direction
 from membptt.oracle.full import full_bptt
 from membptt.oracle.rtrl import rtrl

@@ -6,11 +6,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import membptt as mb
-from membptt.lengths import Lengths
 from membptt.schedules import packed
 from membptt.schedules.actions import from_chunks
 from membptt.schedules.packed import Patchwork, candidates, counted
 from membptt.schedules.replay import replay
+from membptt.sequences.lengths import Lengths
 from membptt.solver.chains import Chain, readable
 from membptt.solver.patches import PATCHED_STEPS, PatchRule, coarse_unit
 

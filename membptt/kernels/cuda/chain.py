@@ -1,6 +1,6 @@
 """A cell, a head and the inputs of one window on a CUDA device: what the executor drives.
 
-The twin of membptt.executor.plain.PlainChain on kernels of our own; the moves are the same. Nothing
+The twin of membptt.chains.plain.PlainChain on kernels of our own; the moves are the same. Nothing
 waits for the device before `finish`: a move asks for copies and kernels, in order, and returns.
 
 Forward steps and the working state. There are two state buffers, left and right; a step reads one
@@ -16,12 +16,12 @@ a block at a time.
 
 import numpy as np
 
-from membptt.blocks import Blocks
 from membptt.cells import GRU, LSTM, RNN
 from membptt.kernels.cuda import sources
 from membptt.kernels.cuda.device import CudaDevice
+from membptt.sequences.blocks import Blocks
 
-# Where `restart` takes the working hidden state from (membptt.executor.plain has the same).
+# Where `restart` takes the working hidden state from (membptt.chains.plain has the same).
 INITIAL = 0
 LEAVING = 2  # an internal state: the hidden state after its step
 
@@ -40,7 +40,7 @@ class CudaChain:
     ----------
     cell : membptt.Cell
         Its parameters may stand on the host or on the device.
-    bound : membptt.training.heads.BoundHead
+    bound : membptt.heads.BoundHead
     steps, batch : int
     ledger : membptt.memory.Ledger, optional
         Where memory on the device is entered.
@@ -284,7 +284,7 @@ class CudaChain:
         return self.device.stream
 
     def restart(self, source, at=0, place=0):
-        """Make the working hidden state that after step `place`: see membptt.executor.plain."""
+        """Make the working hidden state that after step `place`: see membptt.chains.plain."""
         to, from_ = self.at[self.side], self.arena_at + at
         self.counted = False  # the device does not know how many steps are behind this state
         if source == LEAVING:

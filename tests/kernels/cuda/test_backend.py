@@ -14,7 +14,7 @@ import standin
 
 import membptt as mb
 from membptt import arrays
-from membptt.executor.chain import make_chain
+from membptt.chains.registry import make_chain
 from membptt.kernels import _kernels
 from membptt.kernels.cuda import sources
 from membptt.kernels.cuda.chain import CudaChain

@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 
 import membptt as mb
-from membptt.blocks import Blocks
+from membptt.chains.registry import make_chain
 from membptt.executor import readable
 from membptt.executor.arena import Arena
-from membptt.executor.chain import make_chain
 from membptt.kernels import _kernels
 from membptt.kernels._sums import Sums
 from membptt.kernels.cuda.chain import CudaChain
+from membptt.sequences.blocks import Blocks
 
 pytestmark = pytest.mark.skipif(
     _kernels.available() == ["portable"], reason="without a fused multiply-add here: other bits"

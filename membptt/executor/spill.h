@@ -19,7 +19,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "checksum.h"
+#include "../kernels/checksum.h"
 
 enum { SPILL_FREE, SPILL_HELD, SPILL_WRITE, SPILL_READ, SPILL_READY };
 enum { SPILL_OK, SPILL_ERRNO, SPILL_SHORT, SPILL_DAMAGED };

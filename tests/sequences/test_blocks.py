@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import membptt as mb
-from membptt.blocks import Blocks, sequence
+from membptt.sequences.blocks import Blocks, sequence
 
 STRATEGIES = ["full", "hsm", "optimal", "lookahead", "disk"]
 BATCH = 128  # blocks of 4 steps

@@ -22,8 +22,8 @@ from math import prod
 import numpy as np
 
 from membptt.arrays import array_module, to_host
-from membptt.feed import Feed
 from membptt.memory import Ledger
+from membptt.sequences.feed import Feed
 
 # Where `restart` takes the working hidden state from.
 INITIAL = 0
@@ -198,7 +198,7 @@ class PlainChain:
         self.first_bad_step = xp.where(xp.isfinite(loss), self.first_bad_step, step)
         return dh
 
-    # What a step sees; membptt.executor.packed has the chain whose steps see fewer and fewer rows.
+    # What a step sees; membptt.chains.ragged has the chain whose steps see fewer and fewer rows.
 
     def cell_at(self, step):
         """Return the cell with the noise of `step`."""

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import membptt as mb
-from membptt.lengths import Lengths, check_lengths
+from membptt.sequences.lengths import Lengths, check_lengths
 
 
 @given(st.lists(st.integers(1, 30), min_size=1, max_size=12))

@@ -6,8 +6,8 @@ import numpy as np
 
 import membptt.cells as cells
 from membptt.arrays import array_module
-from membptt.executor.packed import PackedChain
-from membptt.executor.plain import PlainChain
+from membptt.chains.plain import PlainChain
+from membptt.chains.ragged import RaggedChain
 from membptt.kernels._layer import GRUChain, LSTMChain, RNNChain
 from membptt.kernels._stack import StackChain
 from membptt.kernels.cuda.chain import CudaChain
@@ -60,7 +60,7 @@ def make_chain(cell, head, steps, batch, ledger=None, isa=None, input_grads=Fals
     ):
         return CudaChain(cell, head, steps, batch, ledger)
     if not runs_compiled(cell):
-        return (PackedChain if packed else PlainChain)(cell, head, steps, batch, ledger)
+        return (RaggedChain if packed else PlainChain)(cell, head, steps, batch, ledger)
     if type(cell) is not cells.Stack:
         return compiled(cell)(cell, head, steps, batch, isa)
     layers = [None]

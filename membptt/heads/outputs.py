@@ -24,10 +24,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from membptt.arrays import array_module, check_backend, from_host, namespace
-from membptt.blocks import sequence
 from membptt.checks import check_dtype, check_tokens, integer
-from membptt.feed import Feed
-from membptt.lengths import Lengths, check_lengths
+from membptt.sequences.blocks import sequence
+from membptt.sequences.feed import Feed
+from membptt.sequences.lengths import Lengths, check_lengths
 from membptt.types import Array, Inputs, Params, RowLengths
 
 
@@ -82,7 +82,8 @@ class Head:
         Parameters
         ----------
         targets : numpy.ndarray or reader
-            As the head's loss needs them; see `membptt.blocks` for what is read block by block.
+            As the head's loss needs them; see `membptt.sequences.blocks` for what is read block by
+            block.
         mask : numpy.ndarray of bool or reader, optional
             [T, B]: where there is a loss; everywhere by default. A target where there is none may
             be anything of the right type: NaN, or a class number that is none. (A reader's class
@@ -190,15 +191,15 @@ class BoundHead:
 
     Attributes
     ----------
-    targets : numpy.ndarray or membptt.blocks.Blocks
+    targets : numpy.ndarray or membptt.sequences.blocks.Blocks
         On the host: [T, B, ...], or [1, B, ...] with `ends`.
-    mask : numpy.ndarray or membptt.blocks.Blocks or None
+    mask : numpy.ndarray or membptt.sequences.blocks.Blocks or None
         [T, B]: where there is a loss.
     ends : numpy.ndarray or None
         [B]: at which step each row has its only loss.
-    lengths : membptt.lengths.Lengths or None
+    lengths : membptt.sequences.lengths.Lengths or None
         Of the rows, where they differ; the mask is False behind them.
-    rows : as targets, or membptt.feed.Feed
+    rows : as targets, or membptt.sequences.feed.Feed
         What serves the targets of one step, where the parameters are.
     """
 

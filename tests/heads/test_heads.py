@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from membptt.training.heads import LinearHead, SoftmaxHead
+from membptt.heads import LinearHead, SoftmaxHead
 
 T, B, H, V = 4, 3, 5, 6
 

@@ -9,7 +9,7 @@ import math
 
 import numpy as np
 
-from membptt.blocks import Blocks
+from membptt.sequences.blocks import Blocks
 
 BLOCK_NBYTES = 2**20
 KEPT = 2

@@ -1,4 +1,6 @@
-"""The readable chain of a packed batch: each step runs on the rows that are live (membptt.lengths).
+"""The readable chain of a ragged batch: each step runs on the rows that are live.
+
+membptt.sequences.lengths says which those are.
 
     forward    after step t the rows that ended with it leave: their state is final, and the working
                state, the saved h_t and all that follows hold the others
@@ -10,14 +12,14 @@ Rows stand in the order of falling length, so the live ones are always the first
 from itertools import accumulate
 
 from membptt.arrays import from_host
-from membptt.executor.plain import SAVED, PlainChain, views
+from membptt.chains.plain import SAVED, PlainChain, views
 
 
-class PackedChain(PlainChain):
+class RaggedChain(PlainChain):
     """A `PlainChain` whose steps have fewer and fewer rows.
 
     Inputs and the head's targets are in the caller's order of rows, everything else in that of
-    membptt.lengths.
+    membptt.sequences.lengths.
     """
 
     def begin(self, inputs, bound, state, arena, lengths=None):

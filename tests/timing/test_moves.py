@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 import membptt as mb
-from membptt.executor import measure
-from membptt.executor.measure import Times, plan_in_seconds, run_seconds
 from membptt.schedules import chain_schedule
 from membptt.solver.chains import Chain
+from membptt.timing import moves as measure
+from membptt.timing.moves import Times, plan_in_seconds, run_seconds
 
 TIMES = Times(3.0, 5.0, 0.25, 0.5, 0.125, 7.0)
 # Saves and restores so dear that another schedule than that of fewest steps is the fastest.

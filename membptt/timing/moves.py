@@ -12,15 +12,15 @@ from statistics import median
 import numpy as np
 
 from membptt.arrays import array_module, synchronize
-from membptt.executor.chain import NoHead, Team, blank_inputs, make_chain
+from membptt.chains.plain import SAVED
+from membptt.chains.registry import NoHead, Team, blank_inputs, make_chain
 from membptt.executor.executor import Executor
-from membptt.executor.expand import expand_schedule
-from membptt.executor.plain import SAVED
 from membptt.kernels.threads import useful_threads
 from membptt.schedules import actions
 from membptt.schedules.schedule import Schedule, schedule
 from membptt.schedules.uneven import chain_schedule
 from membptt.solver.chains import Chain
+from membptt.timing.expand import expand_schedule
 
 NAME = "optimal-in-seconds"  # the strategy of such plans
 MOST_ROUNDS = 15

@@ -4,7 +4,7 @@
 #ifndef MEMBPTT_LANES_H
 #define MEMBPTT_LANES_H
 
-#include "team.h"
+#include "../kernels/team.h"
 
 /* Padded, not aligned: it stands inside a Python object, which nobody aligns to a cache line. */
 typedef struct {

@@ -11,8 +11,8 @@ import numpy as np
 
 from membptt.arrays import array_module, synchronize
 from membptt.cells.base import Cell, check_cell
-from membptt.executor.chain import NoHead, Team, blank_inputs, make_chain
-from membptt.executor.plain import INITIAL, SAVED
+from membptt.chains.plain import INITIAL, SAVED
+from membptt.chains.registry import NoHead, Team, blank_inputs, make_chain
 from membptt.kernels.threads import useful_threads
 from membptt.schedules import Schedule, schedule
 from membptt.solver.expand import MOST_STEPS, ExpandCost

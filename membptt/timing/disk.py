@@ -13,10 +13,10 @@ import numpy as np
 from membptt.arrays import array_module
 from membptt.cells.base import Cell, check_cell
 from membptt.executor._spill import Spill, spill_file
-from membptt.executor.measure import forward_seconds
 from membptt.memory import parse_bytes
 from membptt.schedules import Schedule, schedule
 from membptt.solver.disk import shortest_interval
+from membptt.timing.moves import forward_seconds
 from membptt.types import FilePath
 
 SAMPLE = 8 * 2**20  # bytes written and read to measure a folder

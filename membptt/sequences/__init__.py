@@ -1,0 +1,1 @@
+"""What a run reads: inputs and targets as arrays or in blocks, and how long each row is."""
